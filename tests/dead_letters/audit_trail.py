@@ -1,4 +1,4 @@
-"""Verification of a tenant's audit trail, for tests."""
+"""Helpers that verify a tenant's audit trail."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ def verified_changes(connection: Connection, tenant_id: UUID | None) -> list[tup
 
 
 def first_broken_entry(connection: Connection, tenant_id: UUID | None) -> ChainError | None:
-    """Return the first broken audit entry of a tenant, or None if the chain verifies."""
+    """Return the first broken entry in a tenant's audit trail, or None if the hash chain is valid."""
 
     def head() -> dict[str, Any] | None:
         chain_head = audit.chain_head(connection, tenant_id)

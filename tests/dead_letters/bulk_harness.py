@@ -28,7 +28,7 @@ LATER = NOON + timedelta(hours=1)
 
 @dataclass
 class BulkHarness:
-    """A tenant's failed tasks with dead letters, and bulk operations at time `now`."""
+    """Creates a tenant's failed tasks with dead letters, and runs bulk operations at time `now`."""
 
     database: Database
     admin: Connection
@@ -37,7 +37,7 @@ class BulkHarness:
     now: datetime = LATER
 
     def fail(self, number: int = 1, *, first: float = 0, interval: float = 1, **dead_letter: Any) -> list[UUID]:
-        """Create failed tasks, one every `interval` minutes; return their job ids."""
+        """Create tasks that fail every `interval` minutes, with dead letters. Return their job ids."""
         return [self._failed(first + index * interval, **dead_letter) for index in range(number)]
 
     def _failed(self, minute: float, **dead_letter: Any) -> UUID:
@@ -62,7 +62,7 @@ class BulkHarness:
         note: str | None = "The service is back",
         **selection: Any,
     ) -> Operation:
-        """Request a bulk operation on `job_ids`, or else on the dead letters that match `selection`."""
+        """Request a bulk operation on `job_ids`, or if None, on dead letters that match `selection`."""
         filter_ = DeadLetterFilter(**selection).stored_fields if job_ids is None else None
         new = NewOperation(action, filter_, "kim", self.now, note=note, rate=rate, canary=canary)
         with self.database.tenant(self.tenant_id) as connection:
@@ -86,7 +86,7 @@ class BulkHarness:
             return store.show(connection, operation.id)
 
     def items(self, operation: Operation) -> list[OperationItem]:
-        """Return all of an operation's bulk items."""
+        """Return all bulk items of an operation."""
         with self.database.tenant(self.tenant_id) as connection:
             return store.items(connection, operation.id, limit=1_000_000)
 
@@ -133,7 +133,7 @@ class BulkHarness:
 def control(
     harness: BulkHarness, operation: Operation, command: OperationCommand, version: int | None = None
 ) -> Operation:
-    """Pause, resume or cancel an operation at `version` (default: the current one)."""
+    """Pause, resume or cancel an operation at `version`, by default the current version."""
     current = harness.load(operation).version if version is None else version
     with harness.database.tenant(harness.tenant_id) as connection:
         return store.change_state(connection, operation.id, command, version=current, actor="ann", now=harness.now)
@@ -143,7 +143,7 @@ def control(
 def kill_at(number: int, monkeypatch: Any) -> Iterator[Callable[[], int]]:
     """Simulate the end of the process at its `number`-th statement or commit.
 
-    Yields a function that returns the number of statements and commits so far. Statements on the maintenance connection
+    Yields a function that returns the number of statements and commits so far. Statements in the database `postgres`
     are not counted, because a thread may run them concurrently.
     """
     count = 0

@@ -1,4 +1,4 @@
-"""Fixtures that create a tenant's dead letters as workers do."""
+"""Fixtures that create a tenant's dead letters in the same way as workers."""
 
 from collections.abc import Callable
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Create dead letters for tests as workers write them."""
+"""Factory for dead letters, which are written in the same way as by workers."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ MakeDeadLetter = Callable[..., UUID]
 
 
 def dead_letter_factory(database: Database, tenant_id: UUID) -> MakeDeadLetter:
-    """Return a function that creates a dead letter `minute` minutes after noon and returns its job id."""
+    """Return a function that creates a dead letter, `minute` minutes after noon, and returns its job id."""
 
     def write(
         error: str = "Reading timed out after 30 s",

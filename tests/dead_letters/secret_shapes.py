@@ -1,4 +1,4 @@
-"""Shapes in which secrets occur in payloads, headers and error messages.
+"""Examples of secrets in payloads, headers and error messages, by shape.
 
 The author of `INITIAL_SHAPES` had not read the redaction rules. Add shapes, but never remove any.
 """
@@ -15,7 +15,7 @@ class Shape(NamedTuple):
     """Text that must not occur in the redacted carrier."""
 
 
-# Literals are split so that repository scanners do not report the examples as credentials.
+# Literals are split to prevent secret scanners from reporting the examples as credentials.
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiI0NzExIiwibmFtZSI6IkFkYSJ9" + ".Jf36POk6yJV_adQssw5cAbc0Wq1Zt9kLmN2"
 PEM_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 
@@ -280,7 +280,7 @@ STRUCTURED_SHAPES = (
 )
 
 FOLLOW_UP_SHAPES = (
-    # An author who did not know the rules wrote 90 shapes. The rules missed these, or similar ones.
+    # An author who did not know the rules wrote 90 shapes. The rules missed these shapes or similar ones.
     Shape("oracle thin", "cannot connect to jdbc:oracle:thin:batch/Tr0ub4dor@//db.intern:1521/FIN", "Tr0ub4dor"),
     Shape(
         "auth tuple", "failed: session.get('https://example.com', auth=('ada', 'Tr0ub4dor'), timeout=30)", "Tr0ub4dor"
@@ -316,7 +316,7 @@ FOLLOW_UP_SHAPES = (
 
 BLIND_SECRET = "Zk9vQ2mT"
 BLIND_SHAPES = (
-    # By another author who did not know the rules. At first, the rules hid 32 of 51.
+    # Written by another author who did not know the rules. At first, the rules hid 32 of these 51 secrets.
     Shape("basic auth header in list", [["authorization", "Basic " + "dXNlcjpaazl2UTJtVA=="]], "dXNlcjpaazl2UTJtVA"),
     Shape("graphql variables", {"variables": {"newPassword": BLIND_SECRET}}, BLIND_SECRET),
     Shape(
@@ -396,7 +396,7 @@ BLIND_SHAPES = (
 
 WORDED_SECRET = "Wq7xLd93Rt"
 WORDED_SHAPES = (
-    # By the author of the rules for `BLIND_SHAPES`, before testing them. At first, the rules hid 30 of 44.
+    # Written by the author of the rules for `BLIND_SHAPES`, before testing them. At first, they hid 30 of 44 secrets.
     Shape("terraform variable", 'variable "db_password" {\n  default = "' + WORDED_SECRET + '"\n}', WORDED_SECRET),
     Shape("hcl assignment", 'resource x { master_password = "' + WORDED_SECRET + '" }', WORDED_SECRET),
     Shape("php array", "$config['db']['password'] = '" + WORDED_SECRET + "';", WORDED_SECRET),

@@ -322,7 +322,7 @@ def test_closing_requires_valid_note(
     assert load(database, tenant_id, job_id).status == "pending"
 
 
-def test_retry_needs_no_note(fail: Fail, database: Database, tenant_id: UUID):
+def test_retry_requires_no_note(fail: Fail, database: Database, tenant_id: UUID):
     job_id = fail()
     actions.retry(database, tenant_id, change(job_id, note=None), bucket=None)
     [entry] = audit_entries(database, tenant_id)

@@ -23,7 +23,7 @@ from tests.delivery.harness import rows
 
 
 @pytest.mark.parametrize("canary", [None, 3])
-def test_resumed_operation_continues(harness: BulkHarness, canary: int | None):
+def test_resumed_operation_processes_remaining_items(harness: BulkHarness, canary: int | None):
     dead_letters = harness.fail(5)
     operation = harness.request(canary=canary)
     harness.step(operation, batch_size=2)
@@ -37,7 +37,7 @@ def test_resumed_operation_continues(harness: BulkHarness, canary: int | None):
     assert harness.results(operation) == dict.fromkeys(dead_letters, "succeeded")
 
 
-def test_canceled_operation_stops(harness: BulkHarness):
+def test_canceled_operation_processes_no_more_items(harness: BulkHarness):
     harness.fail(5)
     operation = harness.request()
     harness.step(operation, batch_size=2)
@@ -199,7 +199,7 @@ def test_preview_counts_and_samples_newest_dead_letters(harness: BulkHarness, mo
     assert rows(harness.admin, "operation") == []
 
 
-def test_operations_are_listed_newest_first(harness: BulkHarness):
+def test_operation_pages_are_newest_first(harness: BulkHarness):
     arguments = []
     for _ in range(3):
         arguments.append(harness.request().id)

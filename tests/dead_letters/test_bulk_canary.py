@@ -59,7 +59,7 @@ def test_each_automatic_halt_notifies_once(harness: BulkHarness):
     assert (harness.load(operation).state, notifications(harness)) == ("halted", expected)
 
 
-def test_repeated_halt_notifies_once(harness: BulkHarness):
+def test_repeated_notification_of_one_halt_is_dropped(harness: BulkHarness):
     operation = harness.request(canary=2)
     for _ in range(2):
         with harness.database.tenant(harness.tenant_id) as connection:
@@ -67,7 +67,7 @@ def test_repeated_halt_notifies_once(harness: BulkHarness):
     assert [job_id for _, job_id, _ in notifications(harness)] == [operation.id]
 
 
-def test_finished_or_manually_paused_operation_does_not_notify(harness: BulkHarness):
+def test_completion_and_manual_pause_do_not_notify(harness: BulkHarness):
     harness.fail(2)
     operation = harness.request(canary=1)
     control(harness, operation, "pause")
@@ -152,7 +152,7 @@ def test_resumed_canary_gets_full_timeout_again(harness: BulkHarness):
 
 
 def test_canary_timeout_starts_with_first_attempt(harness: BulkHarness):
-    """Before that, the queue may be paused or a required service unavailable."""
+    """Before the first attempt, the queue may be paused, or a required service may be unavailable."""
     harness.fail(3)
     operation = harness.request(canary=1)
     harness.run(operation)
@@ -221,7 +221,7 @@ ONE_ITEM_REASONS = {
 
 
 @pytest.mark.parametrize(("ending", "reason"), ONE_ITEM_REASONS.items(), ids=ONE_ITEM_REASONS)
-def test_single_item_canary_has_singular_reason(harness: BulkHarness, ending: str, reason: str):
+def test_canary_with_one_item_has_singular_reason(harness: BulkHarness, ending: str, reason: str):
     harness.fail(2)
     operation = harness.request(canary=1)
     harness.run(operation)

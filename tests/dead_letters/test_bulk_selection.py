@@ -1,4 +1,4 @@
-"""Bulk operations select each matching dead letter once, at request time."""
+"""Bulk operations select each dead letter once that matched at the time of the request."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_multi_step_selection_contains_each_dead_letter_once(
     assert [item.number for item in harness.items(operation)] == list(range(1, 8))
 
 
-def test_empty_operation_ends_immediately(harness: BulkHarness):
+def test_operation_without_dead_letters_ends_immediately(harness: BulkHarness):
     operation = harness.request()
     harness.run(operation)
     assert (harness.load(operation).state, harness.load(operation).selected) == ("done", 0)

@@ -108,7 +108,7 @@ def test_reopened_and_deleted_dead_letters_are_skipped(harness: BulkHarness):
     ]
 
 
-def test_unretriable_work_items_are_reported_as_failed(harness: BulkHarness):
+def test_items_without_failed_work_item_fail(harness: BulkHarness):
     for _ in range(2):
         harness.fail()
     restarted, retriable = harness.fail(2, first=5)
@@ -153,7 +153,7 @@ def test_only_item_with_invalid_edited_payload_fails(harness: BulkHarness):
 
 
 class Bucket:
-    """Fake S3 that stores objects, or is unavailable."""
+    """Fake S3 that stores objects, unless it is unavailable."""
 
     def __init__(self) -> None:
         self.put: dict[str, bytes] = {}
@@ -213,7 +213,7 @@ def test_unreadable_message_is_retried_unchanged(harness: BulkHarness):
 
 
 @pytest.mark.parametrize("rate", [1, 3])
-def test_uneven_run_intervals_keep_requested_rate(harness: BulkHarness, rate: int):
+def test_uneven_run_intervals_do_not_change_rate(harness: BulkHarness, rate: int):
     harness.fail(200 * rate, interval=0.01)
     operation = harness.request(rate=rate)
     due_seconds = []
@@ -272,7 +272,7 @@ def test_number_of_due_items_follows_rate(rate: int, seconds: float, expected: i
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_killed_step_leaves_one_result_per_item(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
+def test_killed_step_is_completed_without_duplicates(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "BATCH_SIZE", 3)
     kills = 0
     for number in range(1, 200):
@@ -303,7 +303,7 @@ def test_killed_step_leaves_one_result_per_item(harness: BulkHarness, monkeypatc
 
 
 def _check_sums(harness: BulkHarness, operation: Operation) -> None:
-    """Check that the operation's counts match its items, the dead letters and the outbox."""
+    """Assert that the operation's counts match its items, the dead letters and the outbox."""
     stored, results = harness.load(operation), Counter(harness.results(operation).values())
     assert (stored.succeeded, stored.failed, stored.skipped) == (
         results["succeeded"],

@@ -96,7 +96,7 @@ def test_audit_entry_names_declared_fields(fail: Fail, edit: Edit, database: Dat
     assert [change["path"] for change in entry.detail["changes"]] == ["/url"]
 
 
-def test_last_edit_is_compared_with_failed_payload(fail: Fail, edit: Edit, admin: Connection):
+def test_latest_edit_is_compared_with_original_payload(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail()
     edit(job_id, {"say": "one"})
     edit(job_id, {"say": "two"}, 2)
@@ -151,7 +151,7 @@ def test_retry_with_version_rejects_concurrent_edit(
     assert [dead_letter["status"] for dead_letter in rows(admin, "dead_letter")] == ["pending"]
 
 
-def test_only_latest_edits_are_kept(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
+def test_only_latest_edits_are_stored(fail: Fail, edit: Edit, database: Database, tenant_id: UUID):
     job_id = fail()
     for version in range(1, actions.MAX_EDITS + 3):
         edit(job_id, {"say": str(version)}, version)
@@ -188,7 +188,7 @@ def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail("http_request", {"method": "GET", "url": "https://example.com/a"})
     with pytest.raises(InvalidPayloadError):
         edit(job_id, {"method": "GET", "url": 7})
-    with pytest.raises(RejectedRequestError):  # by the task type, because tasks must not call this address
+    with pytest.raises(RejectedRequestError):  # because tasks must not call this address
         edit(job_id, {"method": "GET", "url": "http://127.0.0.1/"})
     with pytest.raises(TooLargeError):
         edit(job_id, {"method": "GET", "url": "https://example.com/" + "x" * MAX_PAYLOAD_BYTES})
@@ -204,7 +204,7 @@ def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edi
         edit(fail("a removed type"), {})
 
 
-def test_changed_or_closed_dead_letter_rejects_edit(fail: Fail, edit: Edit, admin: Connection):
+def test_edit_rejects_changed_or_closed_dead_letter(fail: Fail, edit: Edit, admin: Connection):
     job_id = fail()
     with pytest.raises(VersionConflictError):
         edit(job_id, {"say": "bye"}, 2)
@@ -246,7 +246,7 @@ def test_edit_of_closed_dead_letter_becomes_history(
 
 
 def scheduled_removals(admin: Connection) -> dict[str, bool]:
-    """Return the keys of objects to delete, and whether each deletion is due."""
+    """Return whether the deletion of each object is due, by key."""
     return dict(admin.execute("SELECT key, due_at <= now() FROM payload_deletion").fetchall())
 
 
@@ -324,7 +324,7 @@ PAYLOADS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 
 @given(PAYLOADS, PAYLOADS)
-def test_changed_fields_transform_one_payload_into_the_other(before: dict[str, Any], after: dict[str, Any]):
+def test_changed_fields_are_complete_and_minimal(before: dict[str, Any], after: dict[str, Any]):
     fields = changed_fields(before, after)
     unchanged = {name: before[name] for name in before if name not in fields}
     result = unchanged | {name: after[name] for name in fields if name in after}

@@ -1,4 +1,4 @@
-"""Dead letter exports are complete, without duplicates or CSV formulas."""
+"""Dead letter exports are complete, and contain no duplicates and no CSV formulas."""
 
 import csv
 import io
@@ -89,7 +89,7 @@ def test_every_dead_letter_is_read_once_newest_first(
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_reading_continues_after_any_batch(
+def test_export_can_resume_after_any_batch(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
 ) -> None:
     for minute in range(7):
@@ -102,7 +102,7 @@ def test_reading_continues_after_any_batch(
         assert job_ids_read + read_job_ids(database, tenant_id, after=batch.after) == all_dead_letters
 
 
-def test_reading_respects_filter_and_tenant(
+def test_export_reads_only_matching_dead_letters_of_tenant(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
@@ -118,7 +118,7 @@ def test_reading_respects_filter_and_tenant(
     assert read_job_ids(database, tenant_id, DeadLetterFilter(from_date=start, to_date=end)) == [matching]
     assert read_job_ids(database, tenant_id, DeadLetterFilter(status=("pending",))) == [too_late, too_old]
     assert read_job_ids(database, tenant_id, DeadLetterFilter(search=str(other_tenants))) == []
-    # The watchdog can read all tenants' dead letters, but exports only this tenant's.
+    # This database role can read all tenants' dead letters, but the export contains only this tenant's dead letters.
     batches = export.iter_batches(maintenance_database.delivery, tenant_id, NO_FILTER)
     assert [dead_letter.job_id for batch in batches for dead_letter in batch.dead_letters] == [
         too_late,
@@ -158,7 +158,7 @@ def test_dead_letter_purged_during_reading_is_omitted(
     def purge_before_transaction() -> AbstractContextManager[Connection]:
         nonlocal transactions
         transactions += 1
-        if transactions == 2:  # the keys have been read, but not the dead letters
+        if transactions == 2:  # the cursors have been read, but not the dead letters
             admin.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [second])
         return database.tenant(tenant_id)
 
@@ -305,14 +305,14 @@ def test_cells_without_formula_are_unchanged(text: str) -> None:
 
 
 def cell_parts(text: str, separators: Iterable[str]) -> Iterable[str]:
-    """Split a cell at other separators and return the trimmed parts."""
+    """Split a cell at `separators` and line breaks, and return the parts without leading whitespace."""
     for separator in separators:
         text = text.replace(separator, "\n")
     return [part.lstrip(' "\u00a0\u200b\u3000\ufeff') for part in text.split("\n")]
 
 
 @given(st.text(st.sampled_from("=+-@\t\r\n;|, \"'aé1＝＋－＠\u00a0\u200b\ufeff\U0001f600"), max_size=12))  # noqa: RUF001
-def test_any_text_is_escaped_and_readable(text: str) -> None:
+def test_csv_preserves_any_text_without_formulas(text: str) -> None:
     result = cells(dead_letter_with(text))
 
     for name in ("metadata.last_error.message", "resolution.notes"):

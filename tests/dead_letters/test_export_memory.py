@@ -11,7 +11,7 @@ from uuid import UUID
 from counterfoil.db import Connection
 
 MAX_MEBIBYTES = 200
-"""Highest accepted peak memory. The function has 256 MiB and the libraries use 90 MiB, so the file would not fit."""
+"""Maximum peak memory. The Lambda function has 256 MiB, of which the libraries use 90 MiB. The file is much larger."""
 ROOT = Path(__file__).parents[2]
 _INSERT = """
 INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint, dlq_reason,

@@ -28,11 +28,11 @@ from tests.delivery.harness import rows
 BUCKET = "counterfoil-uploads"
 NOW = NOON + timedelta(days=1)
 PART_BYTES, LARGE_BYTES = 50_000, 20_000
-"""Bytes per part and characters per payload. Three dead letters fill a part."""
+"""Bytes per part, and characters per payload. Three dead letters fill a part."""
 
 
 class KilledError(BaseException):
-    """Simulated end of the process."""
+    """Simulated end of a process."""
 
 
 def no_such_upload() -> ClientError:
@@ -41,7 +41,7 @@ def no_such_upload() -> ClientError:
 
 
 class RecordingS3:
-    """Moto's S3 with hooks before and after calls."""
+    """Moto's S3, which records calls and runs hooks before and after them."""
 
     def __init__(self, client: Any) -> None:
         self.real = client
@@ -125,7 +125,7 @@ def step(
 
 
 def run(database: Database, requested: Operation, *, now: datetime = NOW) -> int:
-    """Run all due steps and return their number."""
+    """Run all due steps, and return their number."""
     number = 0
     while (result := step(database, requested, now=now)) is not None and (result.is_busy or result.processed):
         number += 1
@@ -137,7 +137,7 @@ def load(database: Database, requested: Operation) -> Operation:
         return store.show(connection, requested.id)
 
 
-def test_each_step_uploads_a_part(
+def test_each_step_uploads_one_part(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     requested = request_()
@@ -168,7 +168,7 @@ def test_export_without_dead_letters_is_empty(
     assert load(database, requested).state == "done"
 
 
-def test_parts_have_size_required_by_s3(
+def test_parts_have_minimum_size_of_s3(
     database: Database, s3: RecordingS3, make_dead_letter: MakeDeadLetter, admin: Connection, request_: Request
 ) -> None:
     job_ids = [str(make_dead_letter(minute=-minute)) for minute in range(4)]
@@ -210,7 +210,7 @@ def test_killed_export_continues_after_lease_expiry(
     assert run(database, requested) == 0  # the lease has not expired
 
     now = NOW + export.LEASE
-    for _ in range(2):  # S3 no longer knows the upload if the file is complete
+    for _ in range(2):  # the first run fails if the upload was already complete, and the export restarts
         try:
             run(database, requested, now=now)
             break
@@ -222,7 +222,7 @@ def test_killed_export_continues_after_lease_expiry(
     assert s3.job_ids(finished) == dead_letters
 
 
-def test_repeated_part_is_in_file_once(
+def test_part_uploaded_before_crash_is_not_duplicated(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request
 ) -> None:
     """The process is killed between the upload of the second part and the commit."""
@@ -354,7 +354,7 @@ def test_exports_in_progress_are_limited_per_tenant(
     request_("one more")
 
 
-def test_link_expires_and_names_file(s3: RecordingS3, request_: Request) -> None:
+def test_download_link_names_file_and_expires(s3: RecordingS3, request_: Request) -> None:
     requested = request_(format_="csv")
     address = urlsplit(export.presigned_url(BUCKET, requested, "acme"))
     arguments = {name: values[0] for name, values in parse_qs(address.query).items()}
@@ -367,7 +367,7 @@ def test_link_expires_and_names_file(s3: RecordingS3, request_: Request) -> None
 # -- runs ------------------------------------------------------------------------------------------------------------
 
 
-def test_rejected_export_does_not_delay_others(
+def test_rejected_export_does_not_delay_other_exports(
     database: Database, s3: RecordingS3, dead_letters: list[str], request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rejected, other = request_(), request_(by="bob")

@@ -27,7 +27,9 @@ def sum_counts(maintenance_database: Database, now: datetime = LATER) -> None:
         groups.roll_up(connection, now, groups=1000)
 
 
-def test_group_ignores_numbers_and_names(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
+def test_numbers_and_quoted_names_do_not_split_groups(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
+):
     make_dead_letter("Reading page 3 of 'a.pdf' timed out")
     make_dead_letter("Reading page 12 of 'b.pdf' timed out", minute=70)
     make_dead_letter("The disk is full", minute=5)
@@ -68,7 +70,7 @@ def test_reopened_dead_letter_appears_in_both_hours(
     assert sum(group.trend) == 2
 
 
-def test_group_pages_are_consecutive(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
+def test_group_pages_list_every_group_once(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
     for number, name in enumerate(("one", "two", "three", "four", "five")):
         make_dead_letter(f"Cannot do {name}", minute=number // 2)
     listed: list[DeadLetterGroup] = []
@@ -105,7 +107,7 @@ def test_rollup_compacts_counts_and_drops_old_hours(
     assert admin.execute("SELECT status, delta FROM dead_letter_count").fetchall() == [("resolved", 10)]
 
 
-def test_late_tenant_assignment_updates_groups_and_search(
+def test_assigning_tenant_later_updates_groups_and_search(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, admin: Connection
 ):
     job_id = make_dead_letter("Reading page 3 of 'a.pdf' timed out", file_name="late-4711.pdf")

@@ -24,7 +24,7 @@ CLOSED = ("retried", "resolved", "ignored")
 
 @pytest.fixture
 def job_ids(make_dead_letter: MakeDeadLetter, set_status: SetStatus) -> list[UUID]:
-    """Job ids of four dead letters with different statuses, and of a newer closed dead letter."""
+    """Job ids of five dead letters, oldest first: one in each status, and another closed one."""
     ids = [make_dead_letter(minute=minute) for minute in range(5)]
     for job_id, status in zip(ids, [*CLOSED, "pending", "resolved"], strict=True):
         set_status(job_id, status)
@@ -83,7 +83,7 @@ def test_purge_hides_old_closed_dead_letters(
     assert (purge.succeeded, purge.state) == (3, "done")
 
 
-def test_purge_is_limited_to_given_statuses(
+def test_purge_is_limited_to_requested_statuses(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID]
 ):
     request(database, tenant_id, statuses=("ignored",))
@@ -96,7 +96,7 @@ def test_pending_dead_letters_are_never_purged(database: Database, tenant_id: UU
         request(database, tenant_id, statuses=("pending",))
 
 
-def test_later_dead_letters_are_not_purged(
+def test_dead_letters_created_after_request_are_not_purged(
     database: Database,
     maintenance_database: Database,
     tenant_id: UUID,
@@ -214,10 +214,10 @@ def test_only_closed_dead_letters_are_deleted_after_retention(
     assert {id_ for (id_,) in admin.execute("SELECT job_id FROM dead_letter").fetchall()} == set(job_ids[1:])
 
 
-def test_restored_dead_letters_are_kept_seven_more_days(
+def test_restored_dead_letters_are_retained_seven_more_days(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
-    """Their retention period has ended by then, so otherwise they would be deleted immediately."""
+    """Their normal retention period has ended, so they would otherwise be deleted immediately."""
     closed_at = NOW - timedelta(days=29)
     admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [closed_at])
     purge = request(database, tenant_id, statuses=("resolved", "ignored"))
@@ -233,7 +233,7 @@ def test_restored_dead_letters_are_kept_seven_more_days(
 
 
 class RecordingConnection:
-    """Fake connection that records the statement and its values."""
+    """Fake connection that records a statement and its values."""
 
     def execute(self, statement: str, values: dict[str, Any]) -> "RecordingConnection":
         self.statement, self.values = statement, values
@@ -244,7 +244,7 @@ class RecordingConnection:
 
 
 def rows_read(node: dict[str, Any]) -> int:
-    """Return the number of dead letters that a plan's scans read."""
+    """Return the number of dead letters that the scans of a query plan read."""
     count = 0
     if node.get("Relation Name") == "dead_letter" and "Scan" in node["Node Type"]:
         count = round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
@@ -330,7 +330,7 @@ def test_database_protects_pending_and_recently_purged_dead_letters(
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
 
 
-def test_purge_step_respects_batch_size_in_every_plan(
+def test_batch_size_holds_for_every_query_plan(
     database_url: str, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ) -> None:
     for method in ("hashagg", "hashjoin", "material", "memoize", "mergejoin", "sort"):

@@ -1,4 +1,4 @@
-"""Redaction of dead letters hides secrets and nothing else."""
+"""Redaction of dead letters hides all secrets and nothing else."""
 
 import json
 import re
@@ -24,7 +24,7 @@ IBAN = "DE89370400440532013000"
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape.name for shape in SHAPES])
-def test_secret_shape_is_hidden(shape: Shape) -> None:
+def test_secret_is_hidden_in_every_shape(shape: Shape) -> None:
     hidden = redact({"before": "x", "error": shape.carrier})
 
     assert shape.secret not in json.dumps(hidden, ensure_ascii=False)
@@ -37,7 +37,7 @@ def test_business_payload_is_unchanged(payload: object) -> None:
     assert redact(payload) == (payload, [])
 
 
-def test_sample_payloads_lose_only_account_numbers() -> None:
+def test_only_account_numbers_in_sample_documents_are_hidden() -> None:
     for file in generate(7).files:
         payload = {"file_name": file.name, "document": json.loads(json.dumps(file.truth.structured_data, default=str))}
         hidden = redact(payload)
@@ -278,7 +278,7 @@ def test_bodies_are_hidden() -> None:
     }
 
 
-def test_account_number_is_recognized_by_name() -> None:
+def test_invalid_account_number_is_hidden_by_name() -> None:
     assert redact({"iban": "DE00 3704 0044 0532 0130 00", "seller_iban": "short"}).value == {
         "iban": f"{REDACTED} 3000",
         "seller_iban": REDACTED,
@@ -422,7 +422,7 @@ def value_at(value: Any, pointer: str) -> Any:
 
 
 @given(values)
-def test_redaction_keeps_shape_and_points_to_changes(value: Any) -> None:
+def test_redaction_keeps_structure_and_points_to_changes(value: Any) -> None:
     result = redact(value)
 
     assert shape(result.value) == shape(value)

@@ -42,7 +42,7 @@ def test_newest_dead_letters_come_first(
     assert ids(page(database, tenant_id)) == [job_ids[2], job_ids[0], job_ids[3], job_ids[1]]
 
 
-def test_pages_are_consecutive_and_complete(
+def test_pages_list_every_dead_letter_once(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, set_status: SetStatus
 ):
     job_ids = [make_dead_letter(minute=minute // 2) for minute in range(11)]  # two per minute
@@ -81,7 +81,7 @@ def test_page_offset_skips_entries(database: Database, tenant_id: UUID, make_dea
         (DeadLetterFilter(task_type="echo", status=("ignored",)), set()),
     ],
 )
-def test_page_matches_its_filter(
+def test_page_contains_only_matching_dead_letters(
     filter_: DeadLetterFilter,
     expected: set[int],
     database: Database,
@@ -106,7 +106,9 @@ def test_page_filters_by_fingerprint(database: Database, tenant_id: UUID, make_d
     assert ids(page(database, tenant_id, fingerprint_filter)) == [second, first]
 
 
-def test_dead_letter_shows_payload_and_lineage(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
+def test_show_returns_payload_and_earlier_failures(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter
+):
     work_id = uuid4()
     make_dead_letter("The disk is full", work_id=work_id)
     job_id = make_dead_letter("Reading timed out", work_id=work_id, revision=2, minute=5)
@@ -145,7 +147,7 @@ def test_purged_dead_letters_are_hidden(
 def find(
     database: Database, tenant_id: UUID, text: str, filter_: DeadLetterFilter | None = None, limit: int = 20
 ) -> list[UUID]:
-    """Return the job ids from all pages."""
+    """Return the job ids of all matches, from all pages."""
     ids: list[UUID] = []
     after = None
     while True:
@@ -202,7 +204,9 @@ def test_search_matches_every_word(
     assert find(database, tenant_id, text) == [job_ids[number] for number in expected]
 
 
-def test_search_respects_other_filters(database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection):
+def test_search_combines_text_with_other_filters(
+    database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
+):
     admin.execute("UPDATE dead_letter SET status = 'ignored' WHERE job_id = %s", [job_ids[0]])
     assert find(database, tenant_id, "4711", DeadLetterFilter(status=("ignored",))) == [job_ids[0]]
     assert find(database, tenant_id, "timed out", DeadLetterFilter(status=("pending",))) == [job_ids[1]]
@@ -233,10 +237,10 @@ def test_search_ignores_earlier_errors(database: Database, tenant_id: UUID, make
     assert find(database, tenant_id, "77") == []
 
 
-def test_search_pages_equal_full_scan(
+def test_search_pages_contain_every_match_once(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch
 ):
-    """The texts include frequent words, for which each page scans only a few dead letters."""
+    """The searches include frequent words, for which each page reads only a few dead letters."""
     monkeypatch.setattr(search, "RARE_WORD_LIMIT", 3)
     monkeypatch.setattr(search, "SCAN_LIMIT", (2, 5))
     monkeypatch.setattr(search, "RECENT_LIMIT", 7)

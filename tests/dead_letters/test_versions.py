@@ -1,4 +1,4 @@
-"""Dead letter versions. Every retry path stores the same state."""
+"""Dead letter versions, and the state that each retry path stores."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,7 +20,7 @@ RetryPath = Callable[[UUID], None]
 
 @pytest.fixture
 def retry_paths(database: Database, tenant_id: UUID, harness: BulkHarness) -> dict[str, RetryPath]:
-    """Functions that retry a dead letter's task, by retry path."""
+    """Functions that retry a dead letter's task, by name of the retry path."""
 
     def by_operator(job_id: UUID) -> None:
         change = actions.ChangeRequest(job_id, 2, "kim", LATER, "The service recovered")

@@ -40,7 +40,7 @@ def fail_transiently(attempt: TenantAttempt) -> Succeeded:
 
 
 SQS_BODY_PATTERN = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
-"""Pattern for message bodies that SQS accepts. It rejects other bodies as InvalidMessageContents."""
+"""Pattern for message bodies that SQS accepts. SQS rejects all other bodies as InvalidMessageContents."""
 
 
 @dataclass
@@ -188,7 +188,7 @@ def event(*records: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings(**changes: Any) -> Settings:
-    """Return settings for the matching worker. By default, tests end before the first heartbeat."""
+    """Return settings for the matching worker. By default, a heartbeat is due after 119 seconds."""
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},
@@ -230,7 +230,7 @@ def make_consumer(
 
 
 def claim(connection: Connection, messages: Iterable[Message], now: datetime, **options: Any) -> dict[Message, Claim]:
-    """Claim messages as a document worker does."""
+    """Claim the work items of `messages`, as the matching worker does."""
     lease = now + timedelta(seconds=120)
     return sql.claim(
         connection, WORK_KINDS["matching"], list(messages), now=now, lease=lease, max_attempts=3, **options

@@ -10,7 +10,7 @@ WORK_ID = str(uuid4())
 def work_message(
     work_id: str = json.dumps(WORK_ID), version: str = "1", revision: str = "1", send_number: str = "0"
 ) -> str:
-    """Return a message body whose values are given as JSON text."""
+    """Return a message body. The arguments are JSON texts."""
     return (
         f'{{"schema_version": {version}, "work_id": {work_id}, "revision": {revision}, "send_number": {send_number}}}'
     )
@@ -18,7 +18,7 @@ def work_message(
 
 UNREADABLE = {
     "empty": "",
-    "white space": " \n\t",
+    "whitespace": " \n\t",
     "not JSON": "finally: delete",
     "truncated": work_message()[:-1],
     "trailing text": f"{work_message()} x",
@@ -47,7 +47,7 @@ UNREADABLE = {
     "a negative revision": work_message(revision="-1"),
     "a revision as text": work_message(revision='"1"'),
     "a Boolean revision": work_message(revision="true"),
-    "a revision with a point": work_message(revision="1.0"),
+    "a revision with a decimal point": work_message(revision="1.0"),
     "a revision with an exponent": work_message(revision="1e0"),
     "a NaN revision": work_message(revision="NaN"),
     "an infinite revision": work_message(revision="1e999"),
@@ -64,8 +64,8 @@ UNREADABLE = {
     "a schema as text": work_message(version='"2"'),
     "a fractional schema": work_message(version="2.5"),
     "a Boolean schema": work_message(version="true"),
-    "a schema with a point": work_message(version="1.0"),
-    "a newer schema with a point": work_message(version="2.0"),
+    "a schema with a decimal point": work_message(version="1.0"),
+    "a newer schema with a decimal point": work_message(version="2.0"),
     "an infinite schema": work_message(version="1e999"),
     "a schema of too many digits": work_message(version="9" * 100_000),
     "NUL": '{"a": "\\u0000"}\x00',
@@ -84,11 +84,11 @@ UNUSUAL_ENCODINGS = {
     "braces": lambda id_: work_message(f'"{{{id_}}}"'),
     "a URN": lambda id_: work_message(json.dumps(id_.urn)),
     "escaped names": lambda id_: work_message(json.dumps(str(id_))).replace("work_id", "work\\u005fid"),
-    "white space around": lambda id_: f"\n {work_message(json.dumps(str(id_)))}\t\r\n",
+    "surrounding whitespace": lambda id_: f"\n {work_message(json.dumps(str(id_)))}\t\r\n",
     "no version": lambda id_: work_message(json.dumps(str(id_))).replace('"schema_version": 1, ', ""),
     "a duplicate field": lambda id_: work_message()[:-1] + f', "work_id": "{id_}"}}',
 }
-"""Functions that encode a message for a work id in unusual but valid ways."""
+"""Functions that return an unusual but valid message for a work id."""
 
 NEWER_VERSIONS = {"the next": "2", "far ahead": str(2**70), "of thousands of digits": "9" * 4300}
 
@@ -147,7 +147,7 @@ EVENTS_WITHOUT_UPLOAD = {
         *[object_created(f"uploads/acme/{n}", name="ObjectRemoved:Delete") for n in range(3)]
     ),
 }
-"""S3 events that announce no new object."""
+"""S3 events that do not announce a new object."""
 
 ENCODED_KEYS = {
     "plain": ("uploads/acme/a.xml", "uploads/acme/a.xml"),
@@ -165,7 +165,7 @@ ENCODED_KEYS = {
     "quotes": ("uploads/acme/a%27%3B--%22.xml", "uploads/acme/a';--\".xml"),
     "the longest key": ("uploads/acme/" + "x" * 1011, "uploads/acme/" + "x" * 1011),
 }
-"""Object keys as encoded in S3 events, each with the decoded key."""
+"""Object keys as encoded in S3 events, each with its decoded form."""
 
 KEYS_WITHOUT_TENANT = {
     "an unknown tenant": "uploads/missing/a.xml",

@@ -16,7 +16,7 @@ ARN, RETRY_ARN, DLQ_ARN = (
     f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-tasks{suffix}" for suffix in ("", "-retry", "-dlq")
 )
 FIXED_RANDOM = 0.25
-"""Value that replaces random numbers."""
+"""Value of every random number in these tests."""
 
 Task = Callable[..., Message]
 Run = Callable[..., list[str]]

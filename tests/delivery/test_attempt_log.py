@@ -110,7 +110,7 @@ def test_stale_attempt_is_not_recorded(run: Run, task: Task, admin: Connection):
     assert rows(admin, "work_attempt") == []
 
 
-def test_only_tasks_record_every_success(
+def test_matching_records_failures_but_not_successes(
     database: Database, admin: Connection, clock: Clock, sqs: FakeSqs, pending: Task
 ):
     succeeding, failing = pending(), pending()
@@ -231,7 +231,7 @@ def test_lost_attempt_is_recorded_once(
     ]
 
 
-def test_attempt_recorded_as_lost_records_no_outcome(run: Run, task: Task, admin: Connection, clock: Clock):
+def test_late_success_of_lost_attempt_is_not_recorded(run: Run, task: Task, admin: Connection, clock: Clock):
     message = task()
 
     def outlive_lease(attempt: TenantAttempt) -> Outcome:
@@ -292,7 +292,7 @@ def test_lost_attempt_is_recorded_at_deferral_limit(run: Run, task: Task, admin:
     assert timeline(admin) == [(1, "worker_lost", "WorkerLost")]
 
 
-def test_api_type_lists_every_stored_outcome(admin: Connection):
+def test_api_type_lists_every_allowed_outcome(admin: Connection):
     (allowed,) = admin.execute(
         "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'work_attempt_outcome_check'"
     )

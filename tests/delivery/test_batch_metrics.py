@@ -58,7 +58,7 @@ def test_batch_counts_each_outcome_and_times_attempts(
     for name in ("Succeeded", "Skipped", "Failed", "Retries", "Deferred"):
         assert line[name] == [1.0]
     assert line["worker"] == "matching"
-    # The document was received at NOW, and its attempt ended before four others of two seconds each.
+    # The document was received at NOW. Four more attempts, of two seconds each, ended after its attempt.
     assert line["EndToEndSeconds"] == [(clock.now - NOW).total_seconds() - 4 * 2]
     assert [(error["worker"], error["error_type"], error["Errors"]) for error in errors] == [
         ("matching", "InvalidDocumentError", [1.0]),
@@ -78,7 +78,7 @@ def test_later_revision_reports_no_end_to_end_time(
     assert "EndToEndSeconds" not in line
 
 
-def test_future_receipt_time_counts_as_zero_seconds(
+def test_future_receipt_time_yields_zero_duration(
     database: Database, clock: Clock, pending: Pending, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = pending()

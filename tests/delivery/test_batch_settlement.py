@@ -130,7 +130,7 @@ def test_batches_never_mix_tenants(
     assert [state for state, _, _ in states(admin, [*own_messages, foreign_message])] == ["succeeded"] * 3
 
 
-def test_omitted_attempt_runs_alone_as_same_attempt(
+def test_attempt_omitted_from_batch_runs_alone(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(4)]
@@ -161,7 +161,7 @@ def test_batch_failure_runs_each_attempt_alone(
     assert admin.execute("SELECT DISTINCT method FROM document").fetchall() == [(None,)]
 
 
-def test_stale_claim_rolls_back_batch_and_repeats_others(
+def test_stale_claim_does_not_fail_other_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending(), pending()]
@@ -183,7 +183,7 @@ def test_stale_claim_rolls_back_batch_and_repeats_others(
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_unknown_commit_outcome_is_looked_up(
+def test_unknown_commit_outcome_is_checked(
     database: Database,
     admin: Connection,
     sqs: FakeSqs,
@@ -221,7 +221,7 @@ def test_unknown_commit_outcome_is_looked_up(
     assert [(state, attempts) for state, attempts, _ in states(admin, messages)] == [("succeeded", 1)] * 2
 
 
-def test_no_omitted_attempt_starts_after_cancellation(
+def test_canceled_attempts_do_not_run_alone(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages, run_ids = [pending(), pending()], []

@@ -16,7 +16,7 @@ from tests.delivery.harness import Context, FakeSqs, event, life_cycle, record, 
 
 PERMITS = 3
 MAX_CONNECTIONS = PERMITS + 2
-"""One connection per running record, one for the heartbeat and one for the loop that claims messages."""
+"""One connection per permit, one for the heartbeat and one for the loop that claims messages."""
 CONNECTION_COUNT = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'counterfoil_worker'
 """
@@ -28,7 +28,7 @@ def count_connections(admin: Connection) -> int:
 
 
 def pause_once(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
-    """Wrap `call`: before its first return, the wrapper calls `pause`."""
+    """Return a wrapper of `call` that also calls `pause` before it returns for the first time."""
     pauses = [pause]
 
     def wrapper(*arguments: Any, **keywords: Any) -> Any:
@@ -52,7 +52,7 @@ class StrayTransactions:
             connection.execute("SELECT 1")
 
     def start(self) -> None:
-        """Start the threads; return once both wait for a connection or one has finished."""
+        """Start both threads. Return once both are waiting for a connection, or one has finished."""
         for thread in self._threads:
             thread.start()
         while all(thread.is_alive() for thread in self._threads) and not self._wait():
@@ -82,7 +82,7 @@ def test_consumer_opens_one_connection_per_permit_plus_two(
 
     barrier = threading.Barrier(
         MAX_CONNECTIONS, action=count_open_connections, timeout=6
-    )  # passes only if all transactions are open at once
+    )  # passes only if all transactions are open at the same time
 
     def work(_attempt: TenantAttempt) -> Succeeded:
         def effects(_connection: Connection) -> Effects:

@@ -218,7 +218,7 @@ def test_expired_lease_is_reclaimed_with_newer_token(
     assert row["claim_token"] > token
 
 
-def test_reclaimed_work_item_runs_after_all_others(
+def test_reclaimed_work_item_runs_after_other_work_items(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending, admin: Connection
 ) -> None:
     expired = pending(status="in-progress", attempts=1, lease_expires_at=clock.now - timedelta(seconds=1))
@@ -254,7 +254,7 @@ def test_unsettled_last_attempt_fails_work_item(
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed", None])
-def test_ended_work_item_is_acknowledged_unchanged(
+def test_message_of_ended_work_item_is_acknowledged(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, status: str | None
 ) -> None:
     message = pending(status=status, attempts=1)
@@ -314,7 +314,7 @@ def test_stale_success_writes_nothing_and_reports_message(
     response = make_consumer(database, work, clock).handle(event(record(message, handle="stale")), Context())
 
     assert len(failed_ids(response)) == 1
-    assert sqs.visibility["stale"] == 300  # as set when the message was protected
+    assert sqs.visibility["stale"] == 300  # unchanged since the message was protected
     assert life_cycle(admin, message.work_id)["status"] == "in-progress"
     assert admin.execute("SELECT method FROM document WHERE id = %s", [message.work_id]).fetchall() == [(None,)]
 
@@ -437,7 +437,7 @@ def test_permits_limit_concurrent_records(database: Database, sqs: FakeSqs, cloc
         with lock:
             running += 1
             peak = max(peak, running)
-        barrier.wait()  # passes only if two run concurrently
+        barrier.wait()  # passes only if two attempts run concurrently
         with lock:
             running -= 1
         return DONE
@@ -512,7 +512,7 @@ def test_attempt_canceled_at_deadline_waits_for_retry(
     assert "about to end" in row["error"]
 
 
-def test_unstoppable_attempt_is_abandoned_and_reported(
+def test_hung_attempt_is_abandoned_and_reported(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, context, release = pending(), Context(), threading.Event()

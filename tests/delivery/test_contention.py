@@ -173,7 +173,7 @@ def test_claim_ignores_foreign_key_locks(
     database: Database, admin_database_url: str, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
-    with psycopg.connect(admin_database_url) as writer:  # as if inserting a match with the document
+    with psycopg.connect(admin_database_url) as writer:  # as when a match of the document is inserted
         writer.execute("SELECT FROM document WHERE id = %s FOR KEY SHARE", [message.work_id])
         with database.delivery() as connection:
             assert claim(connection, [message], clock())[message].status is ClaimStatus.CLAIMED
@@ -240,7 +240,7 @@ def test_claimed_work_item_starts_before_lock_retry(
     assert life_cycle(admin, unlocked.work_id)["status"] == "succeeded"
 
 
-def test_late_invocation_does_not_wait_for_locks(
+def test_late_invocation_does_not_retry_locked_messages(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     messages = [pending() for _ in range(3)]
@@ -262,7 +262,7 @@ def test_late_invocation_does_not_wait_for_locks(
         )
         response = consumer.handle(event(*map(record, messages)), context)
 
-    assert requested == [2]  # two messages for two permits; no retry, and the third is not claimed
+    assert requested == [2]  # one message per permit, without retries; the third message is never claimed
     assert len(response["batchItemFailures"]) == 3
 
 

@@ -134,7 +134,7 @@ def test_database_outage_delays_messages_by_receive_count(
     )
 
     assert len(response["batchItemFailures"]) == 1
-    # The third receive changes nothing, because SQS then moves the message to the DLQ.
+    # The third receive does not change the timeout, because SQS then moves the message to the DLQ.
     assert sqs.visibility["it"] == visible_in
 
 
@@ -163,7 +163,7 @@ def test_failed_settlement_reports_message(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     consumer, other_message = make_consumer(flaky_database, succeed, clock), pending()
-    flaky_database.fail_tenant = [ZeroDivisionError] * 4  # both messages fail to settle success and then failure
+    flaky_database.fail_tenant = [ZeroDivisionError] * 4  # success and then failure of both messages
 
     response = consumer.handle(event(record(pending()), record(pending())), Context())
 
@@ -198,7 +198,7 @@ def test_unsettled_attempt_stays_in_progress_and_reports_message(
     assert len(response["batchItemFailures"]) == 1
     assert sqs.visibility["it"] == 300
     row = life_cycle(admin, message.work_id)
-    assert (row["status"], row["attempts"]) == ("in-progress", 1)  # until its lease expires
+    assert (row["status"], row["attempts"]) == ("in-progress", 1)  # until the lease expires
     assert rows(admin, "dead_letter") == []
 
 

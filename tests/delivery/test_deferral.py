@@ -35,7 +35,7 @@ Work = Callable[[TenantAttempt], Outcome]
 
 @pytest.fixture
 def deferring_work(clock: Clock) -> Work:
-    """Work that always fails because a breaker stays open for 40 more seconds."""
+    """Work that is always deferred, because a breaker stays open for another 40 seconds."""
 
     def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=clock() + timedelta(seconds=40))
@@ -44,7 +44,7 @@ def deferring_work(clock: Clock) -> Work:
 
 
 def sent_messages(sqs: FakeSqs) -> list[tuple[Message, int]]:
-    """Return messages sent to the queue, each with its delay in seconds."""
+    """Return the messages sent to the queue, each with its delay in seconds."""
     return [(Message.model_validate_json(entry["MessageBody"]), entry["DelaySeconds"]) for entry in sqs.sent[QUEUE_URL]]
 
 
@@ -157,7 +157,7 @@ def test_early_message_after_deferral_is_parked(
     assert life_cycle(admin, message.work_id)["attempts"] == 0
 
 
-def test_day_of_deferrals_spends_no_attempt(
+def test_deferrals_for_one_day_spend_no_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     message = pending(attempts=2)
@@ -257,7 +257,7 @@ def test_stale_deferral_changes_nothing(
     assert outcome_counts(capsys) == {"StaleClaims": [1.0]}
 
 
-def test_deferral_already_over_is_sent_immediately(
+def test_message_of_ended_deferral_is_sent_immediately(
     database: Database, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()

@@ -32,7 +32,7 @@ def test_deferral_spends_no_attempt(run: Run, task: Task, admin: Connection, sqs
     assert sent_messages(sqs) == [(next_send(message), 40)]
 
 
-def test_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
+def test_deferral_at_limit_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
     message = task(send_number=MAX_MESSAGES_PER_REVISION)
     assert run(defer, message, arn=RETRY_ARN) == []
     assert task_row(admin, message)["status"] == "failed"
@@ -42,7 +42,7 @@ def test_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection,
     assert sqs.sent == {}
 
 
-def test_repeated_lack_of_time_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
+def test_late_message_at_deferral_limit_fails_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs):
     message = task(send_number=MAX_MESSAGES_PER_REVISION - 1)
     assert run(succeed, message, arn=RETRY_ARN, context=LATE_CONTEXT) == []
     ((message, _),) = sent_messages(sqs, QUEUE) + sent_messages(sqs)
@@ -58,7 +58,9 @@ def test_repeated_lack_of_time_fails_work_item(run: Run, task: Task, admin: Conn
     assert len(sent_messages(sqs, QUEUE) + sent_messages(sqs)) == 1
 
 
-def test_repeated_early_messages_fail_work_item(run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock):
+def test_early_message_at_deferral_limit_fails_work_item(
+    run: Run, task: Task, admin: Connection, sqs: FakeSqs, clock: Clock
+):
     message = task(attempts=1, send_number=MAX_MESSAGES_PER_REVISION, next_attempt_at=clock.now + timedelta(seconds=20))
     assert run(succeed, message, arn=RETRY_ARN) == []
     assert task_row(admin, message)["status"] == "failed"

@@ -13,7 +13,7 @@ def fingerprint(error: str, worker: str = "ingestion", **fields: Any) -> str:
     return DeadLetter(uuid4(), None, worker, None, {}, 3, failure, NOW).fingerprint
 
 
-def test_new_wording_and_error_type_keep_fingerprint():
+def test_wording_and_error_type_do_not_change_fingerprint():
     before = fingerprint("No tenant has this key", code="key_without_tenant")
     assert (
         fingerprint("The key contains no existing tenant", error_type="KeyError", code="key_without_tenant") == before
@@ -25,13 +25,13 @@ def test_worker_and_code_change_fingerprint():
     assert len({fingerprint("It ended", worker, code=code) for worker in ("tasks", "offers") for code in codes}) == 4
 
 
-def test_normalized_message_replaces_missing_code():
+def test_fingerprint_without_code_uses_normalized_message():
     assert fingerprint("Page 3 of 'a.pdf' is empty") == fingerprint("Page 4 of 'b.pdf' is empty")
     assert fingerprint("Page 3 is empty") != fingerprint("Page 3 is damaged")
     assert fingerprint("It is empty") != fingerprint("It is empty", error_type="OtherError")
 
 
-def test_only_some_errors_have_codes():
+def test_code_of_returns_error_code_or_none():
     assert code_of(CancelledError("Stopped")) == "canceled"
     assert code_of(UnknownTenantError("No tenant", code="unknown_recipient")) == "unknown_recipient"
     assert code_of(ServiceUnavailableError("S3 is unavailable")) is None

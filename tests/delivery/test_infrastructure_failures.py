@@ -36,17 +36,17 @@ QUICK = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
 """Settings for a worker that checks the remaining time immediately."""
 
 
-# -- slow and failing backoffs ----------------------------------------------------------------------------------------
+# -- slow and failing visibility changes ------------------------------------------------------------------------------
 
 
-def test_slow_backoff_at_deadline_reports_message(
+def test_slow_visibility_change_at_deadline_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, context, handled = pending(), Context(), threading.Event()
     change_visibility = sqs.change_message_visibility_batch
 
     def change_slowly(**arguments: Any) -> Any:
-        if threading.current_thread().name.startswith("matching"):  # the backoff, on the record's own thread
+        if threading.current_thread().name.startswith("matching"):  # sets the retry delay, on the attempt's thread
             context.left = 3
             assert handled.wait(10)
         return change_visibility(**arguments)
@@ -62,7 +62,7 @@ def test_slow_backoff_at_deadline_reports_message(
     assert consumer.permits.acquire(1, timeout=10) == 1
 
 
-def test_failed_backoff_still_reports_message(
+def test_failed_visibility_change_still_reports_message(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -129,7 +129,7 @@ def test_system_exit_in_effects_fails_attempt(
 
 
 class ElapsingContext(Context):
-    """A context whose remaining time drops by 0.1 s each time it is read."""
+    """A Lambda context whose remaining time drops by 0.1 s each time it is read."""
 
     def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]
         self.left -= 0.1
@@ -158,11 +158,11 @@ def test_hung_attempts_park_batch_and_end_process(
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, waiting_message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
-    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # this process will not have free permits soon
+    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # delayed for want of permits
     assert [consumer.permits.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
-def test_permit_starvation_parks_isolated_work_item(
+def test_permit_starvation_parks_work_item_with_expired_lease(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = clock() - timedelta(seconds=1)
@@ -187,7 +187,7 @@ def test_permit_starvation_parks_isolated_work_item(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
 
 
-def test_parked_work_item_keeps_its_expired_lease(
+def test_parked_work_item_still_has_expired_lease(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock() - timedelta(minutes=5))
@@ -231,7 +231,7 @@ def test_failed_thread_start_spends_no_attempt(
     assert consumer.permits.acquire(3) == 3
 
 
-# -- rejecting queues -------------------------------------------------------------------------------------------------
+# -- missing queues ---------------------------------------------------------------------------------------------------
 
 
 def enqueue_overdue(admin: Connection, worker: str, clock: Clock) -> None:

@@ -374,7 +374,7 @@ def test_each_upload_in_event_gets_one_message(
         {"revision": 1, "send_number": 0, "\ud800": 1},
     ],
 )
-def test_only_value_rejected_by_postgres_is_dead_lettered(
+def test_only_message_with_rejected_value_is_dead_lettered(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, bad: dict[str, Any]
 ) -> None:
     good = pending()
@@ -388,7 +388,7 @@ def test_only_value_rejected_by_postgres_is_dead_lettered(
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_archiver_settles_value_rejected_by_postgres(
+def test_archiver_dead_letters_value_rejected_by_postgres(
     maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     archiver = Archiver(maintenance_database, Outbox(maintenance_database, {}, clock=clock), RedeliverPolicy(), clock)
@@ -399,7 +399,7 @@ def test_archiver_settles_value_rejected_by_postgres(
     assert len(rows(admin, "dead_letter")) == 1
 
 
-def test_only_upload_key_with_nul_fails(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
+def test_only_upload_with_nul_in_key_fails(acquisition: Consumer, admin: Connection, tenant: UUID) -> None:
     bad = s3_event(object_created("uploads/acme/a%00b.xml"))
 
     response = acquisition.handle(event(record(bad), record(valid_upload_event())), Context())

@@ -134,7 +134,7 @@ def test_retry_less_than_a_second_early_runs(run: Run, task: Task, admin: Connec
     assert task_row(admin, message)["status"] == "succeeded"
 
 
-def test_lost_attempt_is_followed_by_another(run: Run, task: Task, admin: Connection, clock: Clock):
+def test_lost_attempt_is_followed_by_second_attempt(run: Run, task: Task, admin: Connection, clock: Clock):
     expired = clock.now - timedelta(seconds=1)
     message = task(status="in-progress", attempts=1, claimed_at=NOW, lease_expires_at=expired, claim_token=1)
     run(succeed, message, receives=2)

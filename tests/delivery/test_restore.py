@@ -14,10 +14,10 @@ def next_token(admin: Connection) -> int:
     return int(next_token)
 
 
-def test_documented_restore_step_reissues_no_claim_token(admin: Connection) -> None:
+def test_documented_restore_step_prevents_reissued_claim_tokens(admin: Connection) -> None:
     backup = next_token(admin)
     stale = [next_token(admin) for _ in range(3)]
-    admin.execute("SELECT setval('claim_token', %s)", [backup])  # as restoring the backup does
+    admin.execute("SELECT setval('claim_token', %s)", [backup])  # as a restore of the backup does
     assert next_token(admin) == stale[0]
     (step,) = re.findall(r"```sql\n(.*claim_token.*)\n```", PAGE.read_text())
 

@@ -32,7 +32,7 @@ def test_transient_failure_is_final_after_two_retries(attempts, receives, decisi
 @pytest.mark.parametrize(
     ("retry_after", "attempts", "minutes"), [(60, 1, 5), (1200, 1, 20), (1200, 2, 30), (86_400, 2, 60), (None, 1, 5)]
 )
-def test_longer_retry_after_is_capped_at_one_hour(retry_after, attempts, minutes) -> None:
+def test_retry_after_extends_delay_up_to_one_hour(retry_after, attempts, minutes) -> None:
     error = ServiceUnavailableError("x", retry_after=retry_after)
 
     assert POLICY.decide(error, attempts, 1, NOW) == Redeliver(NOW + timedelta(minutes=minutes))
@@ -55,7 +55,7 @@ def test_policy_classifies_unknown_errors() -> None:
     assert not RedeliverPolicy(unknown_is_transient=False).is_transient(RuntimeError())
 
 
-def test_last_delay_repeats_for_further_attempts() -> None:
+def test_last_delay_repeats_for_later_attempts() -> None:
     policy = RedeliverPolicy(delays=(1, 2), max_attempts=9)
 
     assert [policy.wait(attempts).total_seconds() for attempts in (1, 2, 3, 8)] == [1, 2, 2, 2]

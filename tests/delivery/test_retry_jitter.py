@@ -32,7 +32,7 @@ SEED = 7
 
 @dataclass
 class RetryScenario:
-    """Tasks of one tenant and their messages."""
+    """One tenant's tasks and their messages."""
 
     database: Database
     admin: Connection
@@ -55,7 +55,7 @@ class RetryScenario:
         return Outbox(self.database, {"tasks": QUEUE}, {"tasks": RETRY_QUEUE}, clock=self.clock, random=random)
 
     def fail(self, bodies: Sequence[str], outbox: Outbox, **options: Any) -> list[tuple[str, int]]:
-        """Fail all tasks now; return their next messages with delays in seconds."""
+        """Fail all tasks now. Return their next messages, each with its delay in seconds."""
         self.run(bodies, outbox, fail_transiently, **options)
         return [(entry["MessageBody"], entry["DelaySeconds"]) for entry in self.sqs.sent.pop(RETRY_QUEUE, [])]
 
@@ -96,7 +96,7 @@ def retry_scenario(database: Database, admin: Connection, sqs: FakeSqs, clock: C
 
 
 def histogram(title: str, seconds: Sequence[int]) -> str:
-    """Return a histogram of seconds, with one mark per ten tasks."""
+    """Return a text histogram of seconds, with one mark per ten tasks."""
     counts = Counter(seconds)
     lines = [f"{second:4d} s {counts[second]:5d} {'#' * -(-counts[second] // 10)}" for second in range(max(counts) + 1)]
     return "\n".join(["", title, *lines])

@@ -17,13 +17,13 @@ Pending = Callable[..., Message]
 
 @pytest.fixture(params=[-3600, 3600], ids=["behind", "ahead"])
 def skewed_database(database: Database, request: pytest.FixtureRequest) -> Database:
-    """A database client in a process whose clock is off by an hour."""
+    """Database client in a process whose clock is an hour behind or ahead."""
     database.clock.local = lambda: datetime.now(UTC) + timedelta(seconds=request.param)
     return database
 
 
 def seconds_until(admin: Connection, column: str) -> float:
-    """Return the seconds until the time in the only document's column, by the server's clock."""
+    """Return the seconds until the time in `column` of the only document, by the server's clock."""
     ((seconds,),) = admin.execute(
         f"SELECT extract(epoch FROM matching_{column} - clock_timestamp())::float FROM document".encode()
     ).fetchall()
@@ -83,7 +83,7 @@ def test_deferral_uses_server_clock(
     assert [40 < entry["DelaySeconds"] < 62 for entry in sqs.sent[QUEUE_URL]] == [True]
 
 
-def test_first_transaction_parks_by_server_clock(
+def test_parking_uses_server_clock(
     skewed_database: Database, admin: Connection, sqs: FakeSqs, pending: Pending
 ) -> None:
     make_consumer(skewed_database, lambda attempt: DONE, skewed_database.clock).handle(

@@ -50,7 +50,7 @@ SELECT attname, (regexp_match(pg_get_constraintdef(c.oid), $$ARRAY\['([^']*)'$$)
 FROM pg_constraint c JOIN pg_attribute a ON attrelid = conrelid AND attnum = conkey[1]
 WHERE contype = 'c' AND conrelid = to_regclass(%s) AND cardinality(conkey) = 1
 """
-"""Query that returns the columns with a CHECK list of values, and the first allowed value of each."""
+"""Query for the columns whose CHECK constraint lists allowed values, each with its first allowed value."""
 
 Log = list[tuple[str, Any]]
 
@@ -101,7 +101,7 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
             Identifier(kind.table), SQL(", ").join(map(Identifier, values)), SQL(", ").join(map(Placeholder, values))
         )
         with admin.transaction():
-            admin.execute("SET LOCAL session_replication_role = replica")  # referenced rows do not have to exist
+            admin.execute("SET LOCAL session_replication_role = replica")  # disables foreign keys
             admin.execute(statement, values)
         return Message(work_id=work_id, revision=1, send_number=0)
 
@@ -220,7 +220,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     assert set(sqs.visibility) == {item["receiptHandle"] for item in batch}
     assert states(admin, row.name) == [("pending", 0)] * count
 
-    # Permits are free: one record per permit is claimed and runs. The others still wait.
+    # Permits are free: one record per permit is claimed and runs. All other records are still waiting.
     saturated.consumer.permits.release(permits)
     for _ in range(permits):
         assert saturated.working.acquire(timeout=TIMEOUT_SECONDS)
@@ -234,7 +234,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
 
 
 def _check_order(log: Log, work_ids: set[UUID]) -> None:
-    """Check that each work item was claimed once, with a free permit, and then ran."""
+    """Assert that each work item was claimed once, with a free permit, and then ran."""
     steps = [step for step, _ in log]
     for index, (step, work_id) in enumerate(log):
         before = log[:index]

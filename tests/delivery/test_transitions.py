@@ -99,7 +99,7 @@ class Scenario:
     before: Snapshot = field(init=False)
 
     def make_work_item(self, state: str, **columns: Any) -> Message:
-        """Create a work item in a state, named as in the table."""
+        """Create a work item in the given state of the table."""
         lease = self.clock() + (LEASE_LEFT if state == "in-progress" else -timedelta(seconds=1))
         token = self.admin.execute("SELECT nextval('claim_token')").fetchall()[0][0]
         status = {"skipped": None, "in-progress, lease expired": "in-progress"}.get(state, state)
@@ -189,7 +189,7 @@ class Scenario:
             return "reported, as protected"
         now, visible_in = self.clock(), timedelta(seconds=changes[-1])
         dispositions = {
-            timedelta(): "reported, visible at once",
+            timedelta(): "reported, visible immediately",
             timedelta(seconds=300): "reported, by receive count",
             _from(now, row, "next_attempt_at"): "reported, until the next attempt",
             _from(now, row, "lease_expires_at", timedelta(seconds=1)): "reported, until the lease expires",
@@ -220,7 +220,7 @@ class Scenario:
         return self.transition("sent" if self.sqs.sent[QUEUE_URL] else "not sent", "")
 
     def upload(self) -> str:
-        """Return an S3 event for a tenant's file, and observe the upload's row from now on."""
+        """Return an S3 event for a tenant's file. Later snapshots read the upload's row."""
         self.table = "acquisition_job"
         self.make_tenant("beta")
         s3_object = {"key": "uploads/beta/a.xml", "size": 3, "sequencer": "01"}
@@ -273,7 +273,7 @@ def transient() -> Callable[[TenantAttempt], Any]:
 
 
 def claim(scenario: Scenario, body: Message | str, **options: Any) -> Transition:
-    """Return the transition of the claim alone, observed during the attempt."""
+    """Return the transition that the claim causes, observed during the attempt."""
     transitions: list[Transition] = []
 
     def work(attempt: TenantAttempt) -> Succeeded:
@@ -316,7 +316,7 @@ def older_copy(message: Message) -> Message:
 
 
 def newer_copy(message: Message) -> Message:
-    """Return a newer message, as if the database had lost its transaction."""
+    """Return a newer message, as if the database had lost the transaction that enqueued it."""
     return message.model_copy(update={"send_number": message.send_number + 1})
 
 

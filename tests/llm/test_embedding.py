@@ -127,8 +127,8 @@ def test_model_name_includes_its_provider(settings: Settings, provider: str):
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        ({}, "EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER=openai needs it"),
-        ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is wrong"),
+        ({}, "EMBEDDING_MODEL is not set, but EMBEDDING_PROVIDER=openai requires it"),
+        ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is invalid"),
         (
             {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": "https://example.com"},
             "EMBEDDING_URL is not supported for Bedrock",

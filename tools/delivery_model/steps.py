@@ -48,7 +48,7 @@ ConsumerIndex = tuple[int, int]
 
 ACKNOWLEDGED: Final = "acknowledged"
 REPORTED: Final = "reported with its own visibility timeout"
-SHOWN: Final = "reported, visible at once"
+SHOWN: Final = "reported, visible immediately"
 UNTOUCHED: Final = "reported, visibility unchanged"
 SENT_LATER: Final = "acknowledged before a new message is sent"
 
@@ -439,7 +439,7 @@ class Steps:
             yield Step(name, is_progress, released)
         if hidden and (disposition == SHOWN or (disposition == REPORTED and not consumer.is_newest)):
             visible = _with_message(released, target[0], message._replace(status=VISIBLE))
-            yield Step(f"{name}, visible at once", is_progress, visible)
+            yield Step(f"{name}, visible immediately", is_progress, visible)
 
     @staticmethod
     def _acknowledge(state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:

@@ -109,7 +109,7 @@ class SlowModel:
         deadline: Deadline,
     ) -> LlmResponse[M]:
         if deadline.remaining() < 5:
-            raise CancelledError("Too little time to call the language model")
+            raise CancelledError("Not enough time to call the language model")
         self.left -= 5
         self.calls += 1
         return LlmResponse(response_type.model_validate({"matches": []}))

@@ -48,7 +48,7 @@ class NotPendingError(RejectedRequestError):
 
 
 class NotRetryableError(RejectedRequestError):
-    """The dead letter cannot be retried: its work item is no longer failed, or it was deleted."""
+    """The dead letter cannot be retried: its work item was deleted, or its status is no longer failed."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class ChangeResult:
 
 @dataclass(frozen=True)
 class LockedDeadLetter:
-    """Fields of a dead letter that changes need."""
+    """Fields of a dead letter that are required to change it."""
 
     worker: str
     work_id: UUID | None
@@ -134,7 +134,7 @@ def lock_for_change(
 def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *, bucket: str | None) -> ChangeResult:
     """Retry a dead letter in a separate transaction. The caller sends the returned messages afterwards.
 
-    `bucket` stores an edited payload that is too large for a message.
+    `bucket` is the S3 bucket for an edited payload that is too large for a message.
 
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError, NotRetryableError: nothing was changed.
@@ -194,7 +194,7 @@ def enqueue_retry(
     """Close a dead letter as retried, and start a new revision of its work item.
 
     If the dead letter has no work item, its message is sent again instead. Runs in the caller's transaction. The caller
-    writes the audit entry. If `dead_letter` is None, it is read here. `payload_s3_key` comes from
+    writes the audit entry. If `dead_letter` is None, the function reads it. `payload_s3_key` is the result of
     `store_large_payload`. `scheduled_at` is the message's due time, by default now. Raises the same errors as `retry`.
     """
     if dead_letter is None:
@@ -276,7 +276,7 @@ def _message_body(dead_letter: LockedDeadLetter) -> str:
 
 
 def resolve(database: Database, tenant_id: UUID | None, request: ChangeRequest) -> ChangeResult:
-    """Close a dead letter whose failure was handled in another way. Requires a note.
+    """Close a dead letter whose failure was handled without a retry. Requires a note.
 
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError: nothing was changed.
@@ -304,7 +304,7 @@ def _close(
 
 
 def close(connection: Connection, tenant_id: UUID | None, request: ChangeRequest, status: ClosedStatus) -> int:
-    """Close a dead letter, record this in its history, and return its new version.
+    """Close a dead letter, add an entry to its history, and return its new version.
 
     Runs in the caller's transaction. The caller writes the audit entry. Raises the same errors as `resolve`.
     """
@@ -353,11 +353,11 @@ class EditablePayload:
     original: Payload
     """Payload of the failed attempt."""
     edited: Payload | None
-    """Payload for the next attempt, or None if it is the original one."""
+    """Payload for the next attempt, or None if it is the original payload."""
     version: int
     """Version of the dead letter."""
     edits: Sequence[PayloadEdit]
-    """Newest first. They remain stored after the dead letter is closed."""
+    """Edits, newest first. They remain stored after the dead letter is closed."""
 
 
 def changed_fields(before: Payload, after: Payload) -> list[str]:
@@ -491,9 +491,9 @@ def _save_edit(
 def _hash_field(
     hmac: Callable[[bytes], bytes], editable: EditablePayload, after: Payload, name: str
 ) -> dict[str, str | None]:
-    """Return a changed field for the audit trail: its name, and the hashes of its values before and after.
+    """Return a changed field's name, and the hashes of its values before and after, for the audit trail.
 
-    Names of unknown fields are hashed as well.
+    The names of unknown fields are hashed too.
     """
 
     def digest(value: JsonValue) -> str:
@@ -518,5 +518,5 @@ def _load_payload(task_input: TaskInput, bucket: str | None) -> Payload:
         return task_input.payload
     if bucket is None:
         raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
-    assert task_input.payload_s3_key is not None  # the row has one of the two
+    assert task_input.payload_s3_key is not None  # the row has either a payload or its key
     return payloads.read(bucket, task_input.payload_s3_key)

@@ -51,7 +51,7 @@ _CLOSED_STATUSES: Mapping[str, ClosedStatus] = {"retry": "retried", "resolve": "
 MAX_LISTED_IDS = 1_000
 """Maximum number of dead letters that a caller may list by id."""
 COUNT_LIMIT = 10_000
-"""Number of matches after which the preview of a search stops counting. It counts page by page."""
+"""Number of matches after which the preview of a search stops counting. It checks this after each page."""
 SAMPLE_SIZE = 10
 """Maximum number of dead letters in a preview."""
 BATCH_SIZE = 5_000
@@ -63,10 +63,10 @@ SEARCH_BATCH_SIZE = 500
 def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids: Sequence[UUID] = ()) -> Operation:
     """Store an operation, select its first dead letters, and add an audit entry.
 
-    `job_ids` lists the dead letters if `new` has no filter.
+    If `new` has no filter, `job_ids` lists the dead letters.
 
     Raises:
-        RejectedRequestError: a required note is missing, or the rate or the canary is out of bounds.
+        RejectedRequestError: the note, rate, canary or number of `job_ids` is invalid, or a required note is missing.
     """
     _check(new, job_ids)
     operation = store.insert(connection, tenant_id, new)
@@ -89,7 +89,7 @@ def _check(new: NewOperation, job_ids: Sequence[UUID]) -> None:
     if new.action != "retry" and new.note is None:
         raise RejectedRequestError("A note is required: give a reason.")
     if new.canary is not None and (new.action != "retry" or new.canary < 1):
-        raise RejectedRequestError("The canary must be at least one dead letter.")
+        raise RejectedRequestError("A canary requires the action retry and must be at least one dead letter.")
     if new.filter is None and not 1 <= len(set(job_ids)) <= MAX_LISTED_IDS:
         raise RejectedRequestError(f"Give 1 to {MAX_LISTED_IDS} dead letters or a filter.")
 
@@ -109,8 +109,8 @@ WITH next_items AS MATERIALIZED (
 ), inserted AS ({_INSERT_ITEMS})
 SELECT count(*), min(dlq_timestamp), (array_agg(job_id ORDER BY dlq_timestamp, job_id))[1] FROM next_items
 """  # noqa: S608  # the statement above
-# Dead letters that were pending at the time of the request, but were closed before they were selected. `retain_until`
-# excludes dead letters that were purged and restored, because they were closed before the request.
+# Selects dead letters that were pending at the time of the request, but were closed before they could be selected.
+# `retain_until` excludes dead letters that were purged and restored, because they were closed before the request.
 _INSERT_CLOSED = f"""
 WITH next_items AS MATERIALIZED (
     SELECT d.job_id, d.dlq_timestamp FROM dead_letter d
@@ -129,7 +129,7 @@ FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
 
 
 def _select(connection: Connection, operation: Operation) -> Operation:
-    """Select the next dead letters of an operation, whose row is locked.
+    """Select the next dead letters of an operation. The caller must have locked the operation's row.
 
     The operation starts when all dead letters are selected.
     """
@@ -162,7 +162,7 @@ class BulkPreview:
 
     count: int
     is_exact: bool
-    """False if `count` is a minimum."""
+    """False if there may be more matches than `count`."""
     sample: Sequence[DeadLetterEntry]
     """The newest dead letters, at most SAMPLE_SIZE."""
 
@@ -170,7 +170,7 @@ class BulkPreview:
 def preview(
     connection: Connection, tenant_id: UUID, selection: DeadLetterFilter | None, job_ids: Sequence[UUID], now: datetime
 ) -> BulkPreview:
-    """Preview an operation on `selection`, or on `job_ids` if it is None. Nothing is stored."""
+    """Preview an operation on `selection`, or on `job_ids` if `selection` is None. Nothing is stored."""
     if selection is None:
         entries = search.find_by_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
         return BulkPreview(len(entries), True, entries[:SAMPLE_SIZE])
@@ -207,15 +207,15 @@ class _DeadLetter:
     is_edited: bool = False
 
     def item(self, result: Result, reason: str | None = None) -> OperationItem:
-        """Return the operation item for this dead letter with a result."""
+        """Return the operation item that records `result` for this dead letter."""
         return OperationItem(
             self.number, self.job_id, result, reason, None if self.status is None else self.version, None
         )
 
 
 StoredPayloads = Mapping[tuple[UUID, int], str | PermanentError | None]
-"""S3 keys of edited payloads, by dead letter and version. None for a small payload, or the error if it was not stored.
-"""
+"""S3 key of each edited payload, by dead letter and version. The value is None if the payload is small, or the error if
+it could not be stored."""
 
 
 @dataclass(frozen=True)
@@ -313,9 +313,9 @@ ORDER BY i.number
 
 
 def _item_range(operation_id: UUID, processed: int, limit: int) -> dict[str, Any]:
-    """Return the number range of the next items.
+    """Return the query parameters for the next items.
 
-    The end is computed here, because PostgreSQL would add two small parameters as smallints, which overflow at 32,767.
+    `last` is computed here, because PostgreSQL would add two small parameters as smallints, which overflow at 32,767.
     """
     return {"id": operation_id, "after": processed, "last": processed + limit}
 
@@ -323,7 +323,7 @@ def _item_range(operation_id: UUID, processed: int, limit: int) -> dict[str, Any
 def _filter_processable(
     operation: Operation, dead_letters: Iterable[_DeadLetter]
 ) -> tuple[list[_DeadLetter], list[OperationItem]]:
-    """Return the dead letters that can be processed, and the results of skipped ones. Pure."""
+    """Return the dead letters that can be processed, and results for all others."""
     processable: list[_DeadLetter] = []
     skipped: list[OperationItem] = []
     for dead_letter in dead_letters:
@@ -376,7 +376,10 @@ def _lock_with_work_items(
 def _lock(
     connection: Connection, operation: Operation, dead_letters: Sequence[_DeadLetter]
 ) -> tuple[list[_DeadLetter], list[OperationItem]]:
-    """Lock dead letters. Returns the pending ones with their current fields, and results for all others."""
+    """Lock dead letters.
+
+    Returns pending dead letters with their current fields, and results for all others.
+    """
     values = {"ids": [dead_letter.job_id for dead_letter in dead_letters], "tenant": operation.tenant_id}
     rows = {row[0]: row[1:] for row in connection.execute(_LOCK_DEAD_LETTERS.encode(), values)} if dead_letters else {}
     locked: list[_DeadLetter] = []
@@ -408,7 +411,7 @@ def _retry_single(
     key: str | None = None
     if dead_letter.is_edited:
         if (dead_letter.job_id, dead_letter.version) not in stored:
-            raise ConflictError("A payload was edited in between")
+            raise ConflictError("The payload was edited during the step")
         stored_key = stored[dead_letter.job_id, dead_letter.version]
         if isinstance(stored_key, PermanentError):
             return dead_letter.item("failed", "Its edited payload cannot be stored."), ()
@@ -430,11 +433,11 @@ def _retry_single(
 CANARY_TIMEOUT = timedelta(minutes=45)
 """Maximum time for a canary's attempts. It exceeds the 35 minutes between a document's first and last attempt.
 
-Time before the first attempts, such as in a paused queue, does not count.
+The time before the first attempts, such as the time in a paused queue, does not count.
 """
 
 
-# For a message that names no work item, success is unknown. It counts as failed if it was dead-lettered again.
+# If a message names no work item, its success is unknown. It counts as failed if it was dead-lettered again.
 _CANARY_ITEMS = """
 SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
@@ -491,8 +494,8 @@ FROM {table} WHERE id = ANY(%(ids)s)
 def _load_states(connection: Connection, work_items: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
     """Return the state of each existing work item: unattempted, attempted, succeeded, failed or ended.
 
-    The state is None if the work item was canceled before any attempt. Its current revision counts, even if that is a
-    later one.
+    The state is None if the work item was canceled before any attempt. It is the state of the work item's current
+    revision, even if that is newer than the canary's.
     """
     ids: dict[str, list[UUID]] = defaultdict(list)
     for worker, id_ in work_items:

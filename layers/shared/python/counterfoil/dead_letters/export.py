@@ -1,16 +1,16 @@
 """Exports dead letters to a JSON lines or CSV file.
 
-A small export is returned in the API's response. A large one is an operation: each step uploads one part of the file to
-S3, and an interrupted step is repeated. The file is stored for a week, and the audit trail records who downloads it.
+A small export is returned in the API's response. A large export is an operation: each step uploads one part of the file
+to S3, and an interrupted step is repeated. The file is stored for a week. The audit trail records who downloads it.
 
-Dead letters are read page by page, each page in its own transaction, so that only a few are in memory at a time. A dead
-letter that changes during the export may be in the file or missing from it.
+Dead letters are read in batches, each in its own transaction, so only a few are in memory at a time. A dead letter that
+changes during the export may be in the file or missing from it.
 
 JSON lines (UTF-8): one object per dead letter, with the names in FIELDS.
 
 CSV (RFC 4180, UTF-8): a header line with COLUMNS, and one line per dead letter. Texts are quoted, and numbers are not.
-Objects and lists are JSON. `counterfoil.webhooks.payload.to_csv_cell` puts an apostrophe before a text that a
-spreadsheet would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them
+Objects and lists are encoded as JSON. `counterfoil.webhooks.payload.to_csv_cell` puts an apostrophe before a text that
+a spreadsheet would run as a formula. Semicolons and vertical bars in JSON are escaped, because some programs treat them
 as separators.
 """
 
@@ -87,7 +87,7 @@ MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 
 class Batch(NamedTuple):
-    """Consecutive dead letters."""
+    """Consecutive dead letters of an export."""
 
     dead_letters: Sequence[DeadLetterDetails]
     after: PageCursor
@@ -153,14 +153,14 @@ _REDACTED_FIELDS = ("payload", "metadata", "resolution", "previous_failures", "f
 
 
 def header(format_: Format) -> bytes:
-    """Return the start of a file: the header line of a CSV file."""
+    """Return the header line of a CSV file, or empty bytes for a JSON lines file."""
     return b"" if format_ == "json" else _to_csv([COLUMNS])
 
 
 def encode(dead_letters: Iterable[DeadLetterDetails], tenant: str, format_: Format, *, redacts: bool) -> bytes:
     """Encode dead letters for a file.
 
-    `tenant` is the tenant's slug. If `redacts` is True, `redact` hides secrets.
+    `tenant` is the tenant's slug. With `redacts`, secrets and tracebacks are hidden.
     """
     rows = [_to_row(dead_letter, tenant, redacts=redacts) for dead_letter in dead_letters]
     if format_ == "json":
@@ -187,7 +187,7 @@ def _to_cells(row: Mapping[str, Any]) -> Iterator[str | int]:
         value: Any = row[field]
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, dict | list):  # JSON starts with a bracket
+        if isinstance(value, dict | list):  # needs no apostrophe, because JSON starts with a bracket
             yield _to_json(value).replace(";", "\\u003b").replace("|", "\\u007c")
         else:
             yield value if isinstance(value, int) and not isinstance(value, bool) else to_csv_cell(value)
@@ -217,25 +217,25 @@ def _to_json_value(value: Any) -> Any:
 PREFIX = "dead-letters/"
 """Key prefix of export files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
 RETENTION = timedelta(days=7)
-"""Retention of files after the request. The bucket's lifecycle rule deletes them."""
+"""Retention of a file, from the request. The bucket's lifecycle rule deletes it."""
 URL_EXPIRY_SECONDS = 300
-"""Lifetime of a download link."""
+"""Lifetime of a download link, in seconds."""
 MAX_ACTIVE = 3
 """Maximum number of exports in progress per tenant."""
 
 
 @dataclass(frozen=True)
 class ExportFile:
-    """Data about an export's file, which is stored with its operation."""
+    """State of an export's file, stored with its operation."""
 
     format: Format
     redacted: bool
     """Whether secrets are redacted."""
     bytes: int = 0
     upload_id: str | None = None
-    """Id of the multipart upload until it is complete, then None."""
+    """Id of the multipart upload, or None before the upload starts and after it is complete."""
     parts: Sequence[str] = ()
-    """ETags of the uploaded parts until the upload is complete, then empty."""
+    """ETags of the uploaded parts. Empty after the upload is complete."""
     downloaded_by: Sequence[str] = ()
     """Callers who received a download link."""
 
@@ -260,7 +260,7 @@ _COUNT_ACTIVE = "SELECT count(*) FROM operation WHERE tenant_id = %(tenant)s AND
 def request(
     connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter, file: ExportFile, *, by: str, now: datetime
 ) -> Operation:
-    """Store an export, or return an identical export by the same caller that is in progress.
+    """Store an export, or return an identical export in progress by the same caller.
 
     Runs in the tenant's transaction.
 
@@ -284,7 +284,7 @@ WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 
 
 def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
-    """Record a download. Only a caller's first download adds an audit entry.
+    """Record a download. Only a caller's first download of a file adds an audit entry.
 
     Runs in the tenant's transaction.
     """
@@ -343,20 +343,20 @@ def object_key(operation: Operation) -> str:
 
 
 def file_name(tenant: str, format_: Format, at: datetime) -> str:
-    """Return the name of the downloaded file. A slug and a time need no escaping in a header."""
+    """Return the name of the downloaded file. It needs no escaping in a header."""
     return f"dead-letters-{tenant}-{at:%Y%m%dT%H%M%SZ}.{FILE_EXTENSIONS[format_]}"
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 PART_BYTES = 5 * 1024 * 1024
-"""Minimum size of every part except the last. S3 accepts 10,000 parts, so a file can have about 50 GB."""
+"""Minimum size of every part except the last. S3 accepts 10,000 parts, so a file can have at least 50 GB."""
 WRITE_TIMEOUT = timedelta(days=1)
-"""Maximum time from the request until the file is complete. After that, the export fails."""
+"""Maximum time from the request until the file is complete. An export that takes longer fails."""
 LEASE = timedelta(seconds=60)
 """Lease of the process that writes the next part. It is longer than an invocation of the function that runs steps."""
 MIN_SECONDS_LEFT = 6.0
-"""Minimum remaining seconds to upload a part."""
+"""Minimum number of seconds left to start the upload of a part."""
 CALL_TIMEOUT_SECONDS = 15.0
 """Timeout of a call to S3."""
 
@@ -372,7 +372,7 @@ _SAVE_FILE = "UPDATE operation SET file = %(file)s WHERE id = %(id)s"
 
 
 class _Part(NamedTuple):
-    """Result of a step: the uploaded part, if any, and the state after it."""
+    """Result of a step: the uploaded part, if any, and the state after the upload."""
 
     lease: datetime
     file: ExportFile
@@ -403,7 +403,7 @@ class ExportSteps(Definition):
         _batch_size: int,
         time_left: TimeLeft,
     ) -> _Part | None:
-        """Upload the next part. Returns None if another process is writing it."""
+        """Upload the next part. Returns None if another process holds the lease."""
         with database.tenant(tenant_id) as connection:
             values = {"id": operation_id, "now": now, "until": now + LEASE}
             row = connection.execute(_ACQUIRE_LEASE.encode(), values).fetchone()
@@ -486,7 +486,7 @@ class ExportSteps(Definition):
 
     def _call(self, key_: str, time_left: TimeLeft, name: str, **values: Any) -> dict[str, Any]:
         if self.bucket is None:
-            raise InvalidSettingsError("UPLOADS_BUCKET is not set: exports are stored in it.")
+            raise InvalidSettingsError("UPLOADS_BUCKET is not set. Exports require a bucket.")
         call = partial(getattr(aws.client("s3"), name), Bucket=self.bucket, Key=key_, **values)
         with aws.translate_errors():
             response: dict[str, Any] = run_with_deadline(min(CALL_TIMEOUT_SECONDS, time_left()), call)

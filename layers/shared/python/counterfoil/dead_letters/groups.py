@@ -1,7 +1,8 @@
 """Groups of dead letters with the same fingerprint, and counts of all dead letters.
 
-Counts come from `dead_letter_count`, which a trigger maintains. Their cost grows with the number of groups, not with
-the number of dead letters. Each function except `roll_up` requires a transaction of `search.transaction`.
+Counts are read from `dead_letter_count`, which a trigger maintains. The cost of a query grows with the number of
+groups, not with the number of dead letters. Each function except `roll_up` requires a transaction of
+`search.transaction`.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class DeadLetterGroup:
     worker: str
     error_type: str
     message: str
-    """Error message without the parts that differ between the group's dead letters."""
+    """Error message, with `#` for the parts that differ within the group."""
     first_seen: datetime
     last_seen: datetime
     pending: int
@@ -37,7 +38,7 @@ class DeadLetterGroup:
     ignored: int
     closed_as: Literal["resolved", "ignored"] | None
     closed_at: datetime | None
-    """Time of the decision about the group. It does not cover later dead letters."""
+    """Time when the group was closed. Dead letters that fail after this time are not covered."""
     trend: Sequence[int]
     """Number of dead letters in each of the last TREND_HOURS hours, the current hour last."""
 
@@ -48,7 +49,7 @@ class DeadLetterGroup:
 
     @property
     def state(self) -> State:
-        """Decision about the whole group. A new dead letter opens the group again."""
+        """State of the whole group. A new dead letter reopens it."""
         if self.closed_as is None or self.closed_at is None or self.last_seen >= self.closed_at:
             return "open"
         return self.closed_as
@@ -90,9 +91,10 @@ def page(
     limit: int,
     after: tuple[datetime, str] | None = None,
 ) -> list[DeadLetterGroup]:
-    """Return at most `limit` groups with dead letters in one of these statuses, latest failure first.
+    """Return at most `limit` groups, latest failure first.
 
-    `after` contains `last_seen` and `fingerprint` of the previous page's last group.
+    Each group has a dead letter with one of these statuses. `after` contains `last_seen` and `fingerprint` of the
+    previous page's last group.
     """
     at, fingerprint = after or (None, None)
     rows = connection.execute(
@@ -138,10 +140,10 @@ FROM deleted GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum
 
 
 def roll_up(connection: Connection, now: datetime, *, groups: int) -> int:
-    """Add up the counts of up to `groups` changed groups, and delete old hours.
+    """Add up the counts of up to `groups` changed groups, and delete counts older than TREND_RETENTION.
 
-    Runs as counterfoil_maintenance. Rows from concurrent writers are added up by the next run. No writer waits, and no
-    count is lost. Returns the number of rows written for these groups.
+    Runs as counterfoil_maintenance. The next run adds up rows from concurrent writers. No writer waits, and no count is
+    lost. Returns the number of rows written for these groups.
     """
     connection.execute(_DELETE_OLD, [now - TREND_RETENTION])
     return connection.execute(_ROLL_UP, [groups]).rowcount

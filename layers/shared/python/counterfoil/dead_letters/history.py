@@ -13,7 +13,7 @@ EventKind = Literal["attempt", "dead_lettered", "change"]
 _ORDER: tuple[EventKind, ...] = ("attempt", "dead_lettered", "change")
 """Order of events that have the same time."""
 _DEAD_LETTERED_ACTION = "dead-lettered"
-"""Action of the audit entry that is written with a dead letter."""
+"""Action of the audit entry that `write_dead_letter` adds."""
 
 
 @dataclass(frozen=True)

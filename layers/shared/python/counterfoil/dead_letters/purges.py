@@ -1,7 +1,9 @@
-"""Retention of dead letters: closed ones are deleted after DLQ_RETENTION_DAYS, purged ones in a week.
+"""Retention and purges of closed dead letters.
 
-A purge is an operation on the dead letters that were closed when it was requested. It hides them in steps. A
-restore is another operation, which shows them again. Pending dead letters are never purged.
+Closed dead letters are deleted after DLQ_RETENTION_DAYS, or a week after they were purged.
+
+A purge is an operation that hides dead letters in steps. It applies to dead letters that were closed before the
+request, and never to pending dead letters. A restore is another operation, which shows them again.
 """
 
 from collections.abc import Sequence
@@ -54,7 +56,7 @@ WHERE id = %(id)s
 def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, now: datetime) -> Operation:
     """Store an operation that restores a purge.
 
-    Except for their version, the dead letters are restored unchanged. A purge that is not complete is canceled.
+    The dead letters are restored unchanged, except for their version. A purge in progress is canceled.
 
     Raises:
         OperationNotFoundError: the tenant has no such purge.
@@ -77,8 +79,8 @@ def restore(connection: Connection, purge_id: UUID, *, version: int, by: str, no
     return operation
 
 
-# Neither statement orders rows: each step takes the next rows of an index. ARRAY runs the subquery only once. A join
-# may run a subquery that locks rows again, which then returns other rows beyond its limit.
+# Neither statement orders rows, because each step takes the next rows of an index. ARRAY makes PostgreSQL run the
+# subquery exactly once. With a join, it could run repeatedly and lock different rows, which would exceed the limit.
 _HIDE = """
 UPDATE dead_letter SET purged_at = %(now)s, purge_id = %(id)s, version = version + 1
 WHERE job_id = ANY(ARRAY(
@@ -127,8 +129,8 @@ class PurgeSteps(Definition):
         return ApplyResult({"succeeded": count}, (), is_last=count < limit)
 
 
-# Dead letters are not deleted while their purge is being restored, even if that takes long. After that, `retain_until`
-# protects them for the rest of a week. Each branch has its own index.
+# Dead letters are not deleted while their purge is being restored, even if the restore takes a long time. After that,
+# they are retained until `retain_until`. Each branch has its own index.
 _DELETE = """
 WITH due AS (
     (SELECT job_id FROM dead_letter d
@@ -157,8 +159,8 @@ def delete(
 ) -> int:
     """Delete dead letters that were purged more than a week ago, or closed longer than `retention` ago.
 
-    Runs as counterfoil_maintenance. Restored dead letters are retained for another week. A failed task is deleted with
-    its dead letter. Returns the number of deleted dead letters.
+    Runs as counterfoil_maintenance. Restored dead letters are retained for at least a week after the restore. A failed
+    task is deleted with its dead letter. Returns the number of deleted dead letters.
     """
     values = {
         "purged_before": now - RESTORE_PERIOD,

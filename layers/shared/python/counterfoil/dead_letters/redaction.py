@@ -1,15 +1,15 @@
-"""Hides secrets in JSON values from roles that may read dead letters but not secrets. Pure.
+"""Hides secrets in JSON values from roles that may read dead letters but not secrets.
 
 This hides:
 
-- values under the name of a secret (password, token, API key, cookie, ...) and everything below them
-- values that an adjacent name marks: `{"name": "X-Api-Key", "value": ...}`, `["Authorization", ...]`, `--password X`
+- values under the name of a secret (password, token, API key, cookie, ...), including nested values
+- values next to the name of a secret: `{"name": "X-Api-Key", "value": ...}`, `["Authorization", ...]`, `--password X`
 - private members of JSON Web Keys, and the data of Kubernetes secrets
 - secrets in texts and in names, see `text_redaction`
 - account numbers (IBAN, ISO 13616) and card numbers with valid check digits, except for their last four characters
 - bodies of emails, messages and requests
 
-A placeholder replaces each secret. The value's structure is unchanged: the same objects, lists and names.
+Each secret is replaced by a placeholder. The structure of objects and lists is unchanged.
 """
 
 import json
@@ -31,16 +31,16 @@ from counterfoil.dead_letters.text_redaction import (
 )
 
 _Rule = Callable[[Any], Any]
-"""Returns the visible form of a leaf."""
+"""Function that returns the visible form of a leaf value."""
 
 
 class Redacted(NamedTuple):
-    """A value without its secrets."""
+    """A JSON value with its secrets hidden."""
 
     value: Any
-    """JSON in its original shape."""
+    """JSON value with the original structure."""
     pointers: list[str]
-    """JSON pointers (RFC 6901) to hidden values. Names that are secrets are hidden in the pointers too."""
+    """JSON pointers (RFC 6901) to hidden values. If a name contains a secret, the pointer hides it too."""
 
 
 def without_traceback(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,8 +120,8 @@ _JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 def _secret_members(value: Mapping[str, Any]) -> set[str]:
     """Return the names of members that are secrets because of other members of the object.
 
-    These are the private parts of a JSON Web Key and the data of a Kubernetes secret. If a member such as `name`
-    contains the name of a secret, or a list that ends with one, they are its values.
+    These are the private members of a JSON Web Key and the data of a Kubernetes secret. If a member such as `name`
+    contains the name of a secret, or a list that ends with the name of a secret, members such as `value` are secrets.
     """
     if isinstance(value.get("kty"), str):
         return _JWK
@@ -159,7 +159,7 @@ _MIN_SECRET_CHARS = 16
 
 
 def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
-    """Return a name without secrets. If the result already exists in `existing`, a number is added."""
+    """Return a name with its secrets hidden. If the result is already in `existing`, a number is added."""
     if len(name) < _MIN_SECRET_CHARS or name == (visible := without_secrets(name)):
         return name
     number = 1
@@ -169,7 +169,7 @@ def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
 
 
 def _rule_for(name: str, members: Mapping[str, Any], rule: _Rule) -> _Rule:
-    """Return the rule for the value under a name. Everything below a secret is secret too."""
+    """Return the rule for the value under a name. Values nested in a secret are secret too."""
     if rule is not _redact_text:
         return rule
     normalized, name_rule = _cached_rule_by_name(name) if len(name) <= _MAX_CACHED_CHARS else _rule_by_name(name)
@@ -203,7 +203,7 @@ def _normalize(name: str) -> str:
 
 
 _MAX_CACHED_CHARS = 64
-"""Maximum length of a cached name. Longer names are rare and would take memory."""
+"""Maximum length of a cached name. Longer names are rare and would use too much memory."""
 _cached_rule_by_name = lru_cache(maxsize=2048)(_rule_by_name)
 
 
@@ -243,7 +243,7 @@ def _redact_account(value: Any) -> Any:
 
 
 def _redact_text(value: Any) -> Any:
-    """Return a text without secrets, and any other value unchanged."""
+    """Return a string with its secrets hidden, and any other value unchanged."""
     if not isinstance(value, str):
         return value
     if (parsed := _parse_json(value)) is not None:
@@ -253,7 +253,7 @@ def _redact_text(value: Any) -> Any:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the JSON object, list or string that a text consists of, or None for any other text."""
+    """Parse a text as a JSON object, list or string. Returns None if the text is something else."""
     if not text.lstrip().startswith(("{", "[", '"')):
         return None
     try:

@@ -1,12 +1,12 @@
 """Lists, searches and counts dead letters, and finds them by id.
 
 A search finds dead letters by words in their errors and file names, and by the ids of dead letters and work items.
-Words that all errors of a group share are stored with the group. A dead letter's other words are stored in an index.
-A dead letter is found if each word of the search is in its group or in its index entries. The cost of a page depends
+Words that all errors in a group share are stored with the group. A dead letter's other words are stored in an index.
+A dead letter matches if each word of the search is in its group or in its index entries. The cost of a page depends
 neither on the number of dead letters nor on the number of results.
 
 Each function requires a tenant's transaction, or a transaction of the delivery role for unassigned dead letters (tenant
-None): see `transaction`.
+None). See `transaction`.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ Fingerprint = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
 
 @dataclass(frozen=True)
 class DeadLetterEntry:
-    """A dead letter, as listed."""
+    """A dead letter in a list."""
 
     job_id: UUID
     worker: str
@@ -58,7 +58,7 @@ class DeadLetterEntry:
 
     @property
     def cursor(self) -> PageCursor:
-        """Position in lists, to request the page after this entry."""
+        """Cursor for the page after this entry."""
         return PageCursor(self.dlq_timestamp, self.job_id)
 
 
@@ -101,17 +101,17 @@ class DeadLetterFilter(BaseModel):
 
     @property
     def stored_fields(self) -> dict[str, Any]:
-        """The fields that are set, as JSON."""
+        """JSON object with the fields that differ from their defaults."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def hash(self) -> bytes:
-        """SHA-256 hash, which is equal for equal filters."""
+        """SHA-256 hash. Equal filters have equal hashes."""
         return hashlib.sha256(json.dumps(self.stored_fields, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
-    """Begin a transaction that sees a tenant's dead letters, or unassigned ones if the tenant is None."""
+    """Begin a transaction that sees a tenant's dead letters. Tenant None means unassigned dead letters."""
     return database.delivery() if tenant_id is None else database.tenant(tenant_id)
 
 
@@ -122,7 +122,8 @@ def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
 
 # -- pages ------------------------------------------------------------------------------------------------------------
 
-# Deceptive characters as escapes for PostgreSQL's regular expressions, without NUL, which its texts cannot contain.
+# Deceptive characters, escaped for PostgreSQL's regular expressions. NUL is excluded, because PostgreSQL's texts cannot
+# contain it.
 _DECEPTIVE = "".join(char if char == "-" else f"\\u{max(1, ord(char)):04x}" for char in DECEPTIVE_CHARS)
 _FILE_NAME = "coalesce(payload #>> '{file,file_name}', regexp_replace(payload #>> '{file,key}', '^.*/', ''))"
 _EXPRESSIONS = {"file_name": f"regexp_replace({_FILE_NAME}, '[{_DECEPTIVE}]', '\N{REPLACEMENT CHARACTER}', 'g')"}
@@ -135,7 +136,7 @@ def _select_list(form: type[DeadLetterEntry]) -> str:
 _COLUMNS = _select_list(DeadLetterEntry)
 ALL_COLUMNS = _select_list(DeadLetterDetails)
 """Select list of `DeadLetterDetails`."""
-# A statement has only the conditions that its filter sets, so that PostgreSQL can use the best index for each of them.
+# A statement contains only the conditions that its filter sets, so PostgreSQL can choose the best index.
 _CONDITIONS = {
     "task_type": "AND d.task_type = %(task_type)s",
     "fingerprint": "AND d.fingerprint = %(fingerprint)s",
@@ -236,8 +237,8 @@ def page(
 ) -> Page:
     """Return at most `limit` dead letters after the cursor `after`.
 
-    If the filter has no search text, another `offset` dead letters are skipped. Each status is read in the order of its
-    index, so the cost grows only with `offset`.
+    If the filter has no search text, the next `offset` dead letters after the cursor are skipped. Each status is read
+    in index order, so the cost grows only with `offset`.
     """
     query = _Query(connection, tenant_id, filter_, limit + 1, after)
     text = filter_.search
@@ -247,7 +248,7 @@ def page(
         return _to_page(query.find_by_ids([id_, *(kind.job_id(id_) for kind in WORK_KINDS.values())]), limit)
     entries, until = query.find_by_words(sorted(search_words(text))[:MAX_WORDS])
     merged = sorted({entry.job_id: entry for entry in entries}.values(), key=_cursor, reverse=True)
-    if until is not None:  # below this cursor, there may be matches that were not read
+    if until is not None:  # after this cursor, there may be older matches that were not read
         merged = [entry for entry in merged if entry.cursor >= until]
     return _to_page(merged, limit) if len(merged) > limit else Page(merged, until)
 
@@ -286,7 +287,7 @@ WHERE d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at 
 
 
 def count(connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter) -> int:
-    """Return the number of dead letters that match a filter without a search text. Counts in an index."""
+    """Return the number of dead letters that match a filter without a search text. Reads only an index."""
     values = filter_values(tenant_id, filter_)
     ((total,),) = connection.execute(with_conditions(_COUNT, values), values).fetchall()
     return int(total)
@@ -311,21 +312,21 @@ def _parse_id(text: str) -> UUID | None:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 MAX_WORDS = 8
-"""Maximum number of words in a search. Further words are ignored."""
+"""Maximum number of words in a search. Additional words are ignored."""
 RARE_WORD_LIMIT = 1_000
-"""Maximum number of dead letters with a word that counts as rare. A search reads all of them."""
+"""A word in at most this many dead letters is rare. A search for it reads all of them."""
 SCAN_LIMIT = (100, 1_000, 5_000)
-"""Maximum number of dead letters with a frequent word that are read for a page. If they do not fill the page, the next
-number is tried."""
+"""Numbers of dead letters with a frequent word that are read for a page. If the matches do not fill the page, the
+search is repeated with the next number."""
 RECENT_LIMIT = 500
-"""Number of the newest dead letters that are checked for groups before each group is read separately."""
+"""Number of newest dead letters that are checked before each group is read separately."""
 _GROUP_BATCH_SIZE = 100
 
 _GROUPS = """
 SELECT fingerprint, ARRAY(SELECT unnest(words) INTERSECT SELECT unnest(%(words)s::text[]))
 FROM dead_letter_group WHERE tenant_id = %(tenant)s AND words && %(words)s::text[]
 """
-# Groups are read in this order, because the newest dead letters are in the groups with the latest failures.
+# Groups are read in order of their latest failure, because these groups contain the newest dead letters.
 _LAST_FAILURES = """
 SELECT fingerprint, max(last_at) FROM dead_letter_count
 WHERE tenant_id = %(tenant)s AND fingerprint = ANY(%(fingerprints)s) AND hour IS NULL AND status = ANY(%(statuses)s)
@@ -372,9 +373,9 @@ class _Query:
         return self.entries(_BY_IDS, ids=list(ids)) if ids else []
 
     def find_by_words(self, words: Sequence[str]) -> tuple[list[DeadLetterEntry], PageCursor | None]:
-        """Return dead letters that have all words.
+        """Return dead letters that contain all words.
 
-        If there may be more, also return the cursor up to which all matches were found.
+        If there may be more matches, also return the cursor up to which the matches are complete.
         """
         if not words:
             return [], None
@@ -395,9 +396,9 @@ class _Query:
         return entries, until
 
     def _find_in_groups(self, fingerprints: Sequence[str]) -> list[DeadLetterEntry]:
-        """Return the newest dead letters of groups.
+        """Return the newest dead letters in these groups.
 
-        Reading by group costs one lookup per group. Therefore the newest RECENT_LIMIT dead letters are checked first.
+        Checks the newest RECENT_LIMIT dead letters first, because reading by group costs one lookup per group.
         """
         if self.filter.fingerprint is not None:
             fingerprints = [fingerprint for fingerprint in fingerprints if fingerprint == self.filter.fingerprint]
@@ -419,7 +420,7 @@ class _Query:
     def _index_words(self, words: Sequence[str], group_words: Collection[str]) -> Iterable[tuple[str, bool]]:
         """Return the words whose dead letters must be read from the index, and whether each word is rare.
 
-        A word that is in no group can only be in the index. If there are such words, the rarest is sufficient.
+        If a word is in no group, each match is in the index under this word. The rarest of these words is sufficient.
         """
         frequency: Mapping[str, int] = dict(self.rows(_FREQUENCY, words=list(words), max_rows=RARE_WORD_LIMIT + 1))
         own_words = [word for word in words if word not in group_words]
@@ -429,7 +430,7 @@ class _Query:
     def _find_by_word(self, words: Sequence[str], word: str, max_rows: int) -> tuple[list[UUID], PageCursor | None]:
         """Read the newest `max_rows` dead letters with `word`.
 
-        Returns the ids of matches for all words, and the last cursor read if there may be more.
+        Returns the ids of dead letters that contain all `words`, and the last cursor read if there may be more.
         """
         scan = _SCAN.format(after="" if self.after is None else _AFTER)
         cursors = [PageCursor(*row) for row in self.rows(scan, word=word, max_rows=max_rows)]
@@ -450,9 +451,9 @@ WHERE d.job_id = ANY(%s) AND d.purged_at IS NULL ORDER BY t.slug
 
 
 def find_owners(connection: Connection, job_ids: Sequence[UUID]) -> list[tuple[UUID | None, str | None]]:
-    """Return the ids and slugs of the tenants that own dead letters. Both are None for unassigned ones.
+    """Return the ids and slugs of the tenants that own dead letters.
 
-    Runs as the delivery role.
+    Both are None for unassigned dead letters. Runs as the delivery role.
     """
     return connection.execute(_OWNERS, [list(job_ids)]).fetchall()
 
@@ -471,10 +472,10 @@ IdKind = Literal["dead_letter", "operation", "group", "task", "document"]
 MIN_PARTIAL_ID_CHARS = 4
 """Minimum length of a partial id."""
 _INDEXED_CHARS = 8
-"""Number of last characters of an id in the indexes `dead_letter_by_id_suffix` and `task_by_id_suffix`. They are
-stored in reverse order."""
+"""Number of an id's last characters in the indexes `dead_letter_by_id_suffix` and `task_by_id_suffix`, which store them
+in reverse order."""
 
-# MATERIALIZED makes every plan start with the index, so that it never reads all dead letters of a large tenant.
+# MATERIALIZED makes every plan start with the index, so a query never reads all dead letters of a large tenant.
 _DEAD_LETTERS_BY_END = """
 WITH ending AS MATERIALIZED (
     SELECT job_id, tenant_id FROM dead_letter
@@ -521,8 +522,8 @@ def find_by_partial_id(
     """Return up to two ids (20 for tasks) that end with `part`, with their tenants' slugs.
 
     Runs as the delivery role. Groups are found by the start of their fingerprint. `part` must have at least
-    MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead letters are searched, and
-    unassigned ones have no slug. Purged dead letters are not found.
+    MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead letters are searched. The slug
+    of an unassigned dead letter is None. Purged dead letters are not found.
     """
     reversed_end = part[::-1][:_INDEXED_CHARS]
     values = {"part": part, "first": reversed_end, "last": f"{reversed_end}~", "slugs": slugs and [*slugs]}

@@ -1,8 +1,8 @@
-"""Hides secrets in texts: error messages, log lines, command lines, headers and settings files. Pure.
+"""Hides secrets in error messages, log lines, command lines, headers and settings files.
 
-A value in quotes is hidden up to its closing quote, and any other value up to the next space. Some values can contain
-spaces: the value of a header or of a line in a settings file ends with the line, and a value in a list of settings ends
-at the next `;` or `&`.
+A quoted value is hidden up to its closing quote, and most unquoted values up to the next space. Some unquoted values
+can contain spaces: the value of a header, or of a line in a settings file, ends with the line. A value in a list of
+settings ends at the next `;` or `&`.
 """
 
 import json
@@ -17,7 +17,7 @@ from stdnum import iban, luhn
 
 REDACTED = "[hidden]"
 SESSION_ID = "session_id"
-"""Name of a conversation's id. A UUID under this name is not a secret."""
+"""Field name of a conversation's id. A UUID in this field is not a secret."""
 VISIBLE_CHARS = 4
 """Number of last characters of an account number that stay visible."""
 
@@ -74,10 +74,10 @@ _HINTS = (
     *("mysql", "mariadb", "mongo", "cqlsh", "rabbitmq", "docker", "podman", "vsql", "sqlcmd", "osql", "bcp", "unzip"),
     *("mosquitto", "zip", "7z", "redis-cli", "plink", "pscp", "psftp", "rdp", "openssl", "smb", "lftp", "http -a"),
 )
-"""Parts of names and commands, in lower case. Most texts contain none of them, and most patterns need one."""
+"""Lowercase parts of names and commands. `_PATTERNS_WITH_HINT` are skipped if a text contains none of them."""
 _SECRET_WORDS = {"pass", "pin", "sig", "pw", "auth", "otp", "totp", "psk", "cvv", "cvc", "jwt", "bearer"}
-"""Last words of names of secrets. They must be whole words, because harmless words contain them: passed, spin, signal,
-author."""
+"""Words that denote a secret at the end of a name. They must be whole words, because harmless words contain them:
+passed, spin, signal, author."""
 _NAME = re.compile(rf"{_NAMES}|authorization|cookie", re.IGNORECASE)
 _LAST_WORD = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)(?=[^A-Za-z]*\Z)")
 _MAX_NAME_CHARS = 64
@@ -106,7 +106,7 @@ _LABEL = re.compile(r"-{0,2}[^\W\d][\w .-]*:?")
 
 
 def is_uuid(text: str) -> bool:
-    """Return True for a UUID, ignoring punctuation around it."""
+    """Return True for a UUID. Punctuation around it is ignored."""
     return _UUID.fullmatch(text) is not None
 
 
@@ -114,14 +114,14 @@ _DESCRIPTIONS = {
     *("count", "policy", "rules", "length", "strength", "limit", "attempts", "type", "status", "version", "algorithm"),
     *("age", "days", "hours", "minutes", "seconds", "at", "date", "expires", "expiry", "required", "enabled"),
 }
-"""Last words of names that denote facts about a secret, such as `token_count` or `passwordChangedAt`."""
+"""Last words of names for facts about a secret, such as `token_count` or `passwordChangedAt`."""
 _FACT = re.compile(
     r"[0-9]{1,6}|[A-Za-z_-]{1,20}|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.]{5,15}(?:Z|[+-][0-9:]{2,5})?)?"
 )
 
 
 def is_fact(name: str, value: object) -> bool:
-    """Return True for a number, word or time under the name of a fact about a secret."""
+    """Return True if the name denotes a fact about a secret, and the value is a number, word or time."""
     last = _LAST_WORD.search(name)
     if last is None or last[0].casefold() not in _DESCRIPTIONS:
         return False
@@ -134,23 +134,23 @@ _FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{1,4}")
 
 
 def looks_random(text: str) -> bool:
-    """Return True for letters mixed with digits, except for file names, UUIDs and numbers like ERP-2291."""
+    """Return True for letters mixed with digits, except in file names, UUIDs and numbers such as ERP-2291."""
     is_mixed = bool(_RANDOM.fullmatch(text)) and not _NUMBERED.fullmatch(text)
     return is_mixed and not _FILE_NAME.fullmatch(text) and not is_uuid(text)
 
 
-# -- tokens that are recognized by their form -----------------------------------------------------------------------
+# -- tokens that are recognized by their format ---------------------------------------------------------------------
 
 _PREFIXES = Path(__file__).with_name("token_prefixes.json")
 _ENDS_WITH_SIGN = re.compile(r".*[.~]")
 _DISTINCT_PREFIX_CHARS = 5
-"""Minimum length of a prefix that is unlikely to begin a file name."""
+"""Minimum length of a prefix that is unlikely to start a file name."""
 _PLAIN_WORDS = r"(?![a-z_-]+(?![\w-]))(?![A-Z_-]+(?![\w-]))"
 
 
 @cache
 def _token_pattern() -> re.Pattern[str]:
-    """Return a pattern for tokens that begin with an issuer's prefix.
+    """Return a pattern for tokens that start with an issuer's prefix.
 
     `tools.token_prefixes` generates the list of prefixes.
     """
@@ -161,7 +161,7 @@ def _token_pattern() -> re.Pattern[str]:
             return rf"{_PLAIN_WORDS}[\w-]{{{length},}}(?:[.~+/=][\w-]+)*={{0,2}}"
         return rf"{_PLAIN_WORDS}[A-Za-z0-9]{{{length},}}[\w-]*={{0,2}}"
 
-    # Grouped by first character, because Python tries alternatives one by one. Longer prefixes come first.
+    # Grouped by first character, because `re` tries alternatives one by one. Longer prefixes come first.
     groups = [
         (first, [re.escape(prefix[1:]) + suffix(prefix, prefixes[prefix]) for prefix in group])
         for first, group in groupby(sorted(prefixes, reverse=True), key=lambda prefix: prefix[0])
@@ -199,7 +199,7 @@ _PATH = re.compile(r"(?:^|/)[a-z]{4,}(?:/|$)")
 
 
 def _redact_aws_secret(match: re.Match[str]) -> str:
-    """Hide an AWS secret key. An S3 key can have the same length and characters, but contains words."""
+    """Hide an AWS secret key, but not an S3 key of the same length, which contains words."""
     return match[0] if _PATH.search(match[0]) else REDACTED
 
 
@@ -213,11 +213,11 @@ _PASSWORD_HASH = re.compile(
     r"\$(?:[1256y]|2[abxy]|apr1|argon2id?|argon2d|scrypt)\$[\w./+=,$-]{16,}|\bSCRAM-SHA-(?:1|256|512)\$[\w./+=:$-]{10,}"
     r"|\bpbkdf2[\w-]{0,20}\$[\w./+=$-]{16,}"
 )
-"""Hashes in the formats of crypt(3), PostgreSQL and Django."""
+"""Password hashes in the formats of crypt(3), PostgreSQL and Django."""
 _LOGIN = re.compile(
     r"((?:\bjdbc:oracle:[a-z]{2,10}:|\bsqlplus\s(?:-\w+\s)*)[\w.$#]{1,64}/)[^\s\"']{1,128}?(?=@)", re.IGNORECASE
 )
-"""Oracle: user/password@database."""
+"""Oracle logins: user/password@database."""
 _SIGN_IN_LINK = re.compile(
     r"(/(?:magic|log-?in|sign-?in|reset|recover|verify|verification|confirm|activate|invite|invitation)/(?:[a-z-]{1,20}/)?)"
     r"(?=[\w-]*[0-9])(?![0-9a-f]{8}-[0-9a-f]{4}-)[\w-]{20,}",
@@ -252,7 +252,7 @@ _KUBERNETES = re.compile(r"((?:^|\n)(?:data|stringData):[ \t]*\n[ \t]+)(?!\[hidd
 
 
 def _redact_basic(match: re.Match[str]) -> str:
-    """Hide credentials after the word `basic`: the Base64 form of a name, a colon and a password."""
+    """Hide credentials after the word `basic`: a name, a colon and a password, encoded as Base64."""
     try:
         decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
     except ValueError:
@@ -269,18 +269,19 @@ _STRING = (
 )
 """A string in quotes. Quotes can be escaped, doubled inside the string, or missing at the end of a truncated text."""
 _VALUE = rf"""{_STRING}|{re.escape(REDACTED)}(?=[\s,;&"'<]|\Z)|[^\s&"';]+|;"""
-"""A string, or everything up to a space or a semicolon, which may end the value (`_end_of_value`). Values that are
-already hidden match too."""
+"""A quoted string, or the text up to a space or semicolon. `_end_of_value` decides whether the value ends there. Hidden
+values match too."""
 _QUOTED_NAME = rf"\\?[\"'][\w .-]{{0,40}}(?:{_NAMES}|authorization|cookie)[\w .-]{{0,40}}\\?[\"']"
 
 _NOT_ERROR_NAME = r"(?<!error)(?<!exception)(?<!warning)"
-"""Rules out names of error classes. The colon after them is followed by a sentence, not a value."""
+"""Excludes names of error classes. The colon after such a name is followed by a sentence, not a value."""
 _ASSIGNED = re.compile(rf"((?:{_NAMES})[\w.-]{{0,40}}{_NOT_ERROR_NAME}{_SIGN})({_VALUE})", re.IGNORECASE)
 _ASSIGNED_SHORT = re.compile(
     rf"""((?<![A-Z0-9])(?:{"|".join(sorted(_SECRET_WORDS))})(?:["'\\]*\s*=>?|["'\\]+\s*:)\s*)({_VALUE})""",
     re.IGNORECASE,
 )
-"""In prose, the same words before a colon have other meanings: "second pass: 3 pages"."""
+"""Names from `_SECRET_WORDS` before `=`, `=>`, or a quote and a colon. Without a quote, a colon is not sufficient,
+because these words have other meanings in prose: "second pass: 3 pages"."""
 _PARAMETER = rf"[\w-]{{1,40}}\s*=\s*(?:{_STRING}|[^\s,\"']+)"
 _AUTHORIZATION = re.compile(
     rf"(authorization{_SIGN})((?:{_STRING})|[\w-]+[ \t]+{_PARAMETER}(?:\s*,\s*{_PARAMETER})*"
@@ -330,7 +331,7 @@ _QUOTED_AFTER_NAME = re.compile(
 _STRINGS = (_PAIR, _NAMED, _VALUE_FIRST, _OPTION, _SHORT_OPTION, _QUOTED_AFTER_NAME)
 
 _BRACED = re.compile(rf"((?:{_NAMES})\s*=\s*)\{{(?:[^}}]|\}}\}})*(?:\}}|\Z)", re.IGNORECASE)
-"""ODBC: a value in braces can contain any character, and a closing brace inside it is doubled."""
+"""ODBC values in braces, which can contain any character. A closing brace inside the value is doubled."""
 _ELEMENT = re.compile(
     rf"(<[\w.:-]{{0,40}}?(?:{_NAMES})[\w.-]{{0,40}}(?:\s[^<>]{{0,200}})?>"
     rf"|<[\w.:-]{{1,40}}\s[^<>]{{0,100}}?\b(?:name|key|id)=\"[\w .-]{{0,40}}(?:{_NAMES})[\w .-]{{0,40}}\""
@@ -338,7 +339,7 @@ _ELEMENT = re.compile(
     re.IGNORECASE,
 )
 _HEADER_VALUE = re.compile(rf"(?<=header value:[ ])b?(?:{_STRING})|(?<=header value[ ])b?(?:{_STRING})", re.IGNORECASE)
-"""The value of an invalid header, quoted in an error from h11, http.client or requests."""
+"""Values of invalid headers, quoted in errors from h11, http.client or requests."""
 _QUOTED = re.compile(r"""(\\?["']).*?(\\?["']|)""", re.DOTALL)
 _END_OF_NAME = re.compile(r"([\w.-]{1,60})\W*\Z")
 _COUNT = re.compile(r"tokens\W*\Z", re.IGNORECASE)
@@ -353,7 +354,7 @@ _IN_SENTENCE = re.compile(
     r"([\w.+=~/-]{8,})(?=[\"'`)]?(?:[\s.,;:!?]|\Z))",
     re.IGNORECASE,
 )
-"""The same with words between name and value: "the password for ada is x"."""
+"""A name and its value in a sentence, with words in between: "the password for ada is x"."""
 
 
 def _redact_random(match: re.Match[str]) -> str:
@@ -362,11 +363,11 @@ def _redact_random(match: re.Match[str]) -> str:
 
 _IN_QUERY = re.compile(r"([?&#](?:auth|code|sig|pw|pass|key)=)([^\s&#\"'<>]+)", re.IGNORECASE)
 _MIN_CODE_CHARS = 6
-"""Minimum length of a login code. Shorter codes denote countries and currencies."""
+"""Minimum length of a login code. Shorter codes are country or currency codes."""
 
 
 def _redact_query_value(match: re.Match[str]) -> str:
-    """Hide a URL's query parameter. Values of `key` and `code` are visible if they look harmless."""
+    """Hide the value of a URL's query parameter, unless it is a harmless `key` or `code`."""
     name, value = match[1][1:-1].casefold(), match[2]
     is_harmless = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
         name == "code" and len(value) < _MIN_CODE_CHARS
@@ -382,7 +383,7 @@ _CARD = re.compile(
 
 
 def _redact_card(match: re.Match[str]) -> str:
-    """Hide a card number except for its last digits, if its check digit is valid."""
+    """Hide all but the last digits of a card number, if its check digit is valid."""
     return f"{REDACTED} {match[0][-VISIBLE_CHARS:]}" if luhn.is_valid(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
@@ -399,7 +400,7 @@ _PATTERNS: tuple[_Replacement, ...] = (
     (re.compile(r"(?i)(?<![A-Z0-9])(pin:[ \t]*)[0-9]{4,12}\b"), rf"\1{REDACTED}"),
     (_HEADER_VALUE, REDACTED),
     (re.compile(rf"(?i)(cookie{_SIGN})[^\r\n]+"), rf"\1{REDACTED}"),
-    # URLs with a password, which can contain @ or a slash, or with a token instead of a user.
+    # URLs with a password, which can contain `@` or a slash, or with a token in place of the user name.
     (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?:@[^\s/@\"'<>,;]{1,256})*(?=@)"), rf"\1{REDACTED}"),
     (
         re.compile(
@@ -425,7 +426,7 @@ _PATTERNS_WITH_WORD: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = 
     (re.compile("kty"), _JWK, rf"\1{REDACTED}"),
     (re.compile(r"kind:\s*secret"), _KUBERNETES, rf"\1{REDACTED}"),
 )
-"""Patterns that are applied only if another pattern, the first in each row, matches the lower-case text."""
+"""Patterns with their replacements. Each is applied only if the first pattern in its row matches the lowercase text."""
 _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
     (_BRACED, rf"\1{REDACTED}"),
     # Command lines: curl -u user:password.
@@ -453,7 +454,7 @@ _PATTERNS_WITH_HINT: tuple[_Replacement, ...] = (
         ),
         rf"\1{REDACTED}",
     ),
-    # Pydantic: the location of an error on one line, and the value on the next.
+    # Pydantic: the location of an error on one line, and the value on the next line.
     (
         re.compile(
             rf"((?:^|\n)[\w.]{{0,200}}(?:{_NAMES}|\bpw|\bauth)[\w.]{{0,100}}\n[ \t]+[^\n]{{0,500}}?input_value=)"
@@ -541,7 +542,7 @@ _MAX_CONTEXT_CHARS = 512
 """Maximum number of characters that are checked before a value to find its context."""
 _START_OF_LINE = re.compile(r"\n|\\n")
 _REST_OF_LINE = re.compile(r"(?:[^\r\n\\]|\\(?![rn]))*")
-"""The rest of a line. In a `repr`, a backslash and a letter end the line."""
+"""The rest of a line. The escapes `\\r` and `\\n`, as in a `repr`, also end the line."""
 _REST_IN_QUOTES = re.compile(r"""(?:[^"'\\\r\n]|\\(?!["']))*""")
 _REST_OF_WORD = re.compile(r"""[^\s&"']*""")
 _REST_OF_SETTING = re.compile(r'[^;\r\n"]*')
@@ -556,7 +557,7 @@ _ANOTHER_ASSIGNMENT = re.compile(r"\s[\w.-]{1,40}[=:]")
 
 
 def _redact_assignments(text: str, pattern: re.Pattern[str]) -> str:
-    """Hide the values that a pattern matches. Its groups are a name and the value."""
+    """Hide the values that a pattern matches. Its groups are the name and the value."""
     parts: list[str] = []
     position = 0
     while (match := pattern.search(text, position)) is not None:
@@ -574,7 +575,7 @@ def _redact_assigned(match: re.Match[str]) -> str:
 
 
 def _is_harmless(match: re.Match[str]) -> bool:
-    """Return True for a number of tokens, another fact about a secret, or a conversation's id."""
+    """Return True if the value is a number of tokens, another fact about a secret, or a conversation's id."""
     name, value = match[1], match[2]
     if (last_name := _END_OF_NAME.search(name)) and is_fact(last_name[1], value.strip(".,;)]}\"'")):
         return True
@@ -599,14 +600,14 @@ def _end_of_value(text: str, match: re.Match[str]) -> int:
 
 
 def _is_header(line_start: str, name: str) -> bool:
-    """Return True for a line that begins like a header: with curl's `<` or `>`, or with a header name."""
+    """Return True if the line starts like a header: with curl's `<` or `>`, or with a header name."""
     if " " in name or not _LINE_OF_HEADER.fullmatch(line_start):
         return False
     return line_start[:1] in {"<", ">"} or "-" in line_start + name or name.casefold().startswith("authorization")
 
 
 def _is_yaml(text: str, match: re.Match[str], line_start: str) -> bool:
-    """Return True if the value's name starts an indented line that is not the first."""
+    """Return True if the name starts an indented line, which is not the first line of the text."""
     return (
         match.start() > len(line_start)
         and _LINE_OF_YAML.fullmatch(line_start) is not None
@@ -645,7 +646,7 @@ def _redact_element(match: re.Match[str]) -> str:
 # -- account numbers ------------------------------------------------------------------------------------------------
 
 MAX_CANDIDATES = 1000
-"""Maximum number of candidates that are checked as account numbers. Everything after them is hidden."""
+"""Maximum number of possible account numbers that are checked. All text from the next candidate on is hidden."""
 _ACCOUNT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \u00a0-]?[A-Za-z0-9]){11,30}")
 _END_OF_ALPHANUMERICS = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 

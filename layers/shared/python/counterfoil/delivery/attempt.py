@@ -27,7 +27,7 @@ effects, because it runs again if the transaction is lost."""
 
 @dataclass(frozen=True)
 class Succeeded:
-    """The attempt is complete, except for its effects in PostgreSQL."""
+    """The attempt succeeded. Its effects are written when it is settled."""
 
     effects: Write
 

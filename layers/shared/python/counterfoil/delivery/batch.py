@@ -59,7 +59,7 @@ class ClaimedMessage:
 
 
 class Batch(BatchProcessor):
-    """Processor of one invocation. It acknowledges or reports each message."""
+    """Processes the messages of one invocation, and acknowledges or reports each of them."""
 
     def __init__(self, consumer: "Consumer") -> None:
         super().__init__(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -108,7 +108,7 @@ class Batch(BatchProcessor):
         return self._results
 
     def _close(self, records: Iterable[ReceivedMessage]) -> None:
-        """Report every unfinished message, because SQS would delete it otherwise. Ignores outcomes after that."""
+        """Report unfinished messages, because Lambda would delete them otherwise. Later outcomes are ignored."""
         with self._lock:
             self._closed = True
             for record in records:
@@ -156,7 +156,7 @@ class Batch(BatchProcessor):
         return Disposition("split", acknowledged=True)
 
     def _handle_claim_error(self, record: ReceivedMessage, error: CounterfoilError) -> Disposition:
-        """Return the disposition of a message whose work item could not be claimed because of an error."""
+        """Return the disposition of a message whose claim failed with `error`."""
         if isinstance(error, PermanentError):
             return self._consumer.settlement.handle_invalid_message(record, error, self._main_queue(record))
         return self._consumer.settlement.handle_database_unavailable(record, error)
@@ -171,7 +171,7 @@ class Batch(BatchProcessor):
     def _run_loop(self, records: Sequence[ReceivedMessage]) -> None:
         """Start attempts as permits become free.
 
-        Work items whose last attempt is unsettled are started one at a time, after all others have ended.
+        Work items whose last attempt is unsettled start one at a time, after all other attempts have ended.
         """
         self._waiting.extend(records)
         while (self._waiting or self._takeovers or self._running) and self._check_deadlines():
@@ -221,7 +221,7 @@ class Batch(BatchProcessor):
         return permits > 0
 
     def _seconds_until_next_deadline(self) -> float:
-        """Return the seconds until the next margin before the end of the invocation: start, cancel or abandon."""
+        """Return the seconds until the next deadline: to start, cancel or abandon attempts."""
         remaining = self._remaining_seconds()
         margins = (self._consumer.worker.start_margin, CANCEL_MARGIN_SECONDS, ABANDON_MARGIN_SECONDS)
         return max(0.05, min((remaining - margin for margin in margins if remaining > margin), default=0))
@@ -275,11 +275,12 @@ class Batch(BatchProcessor):
     def _call_claims(
         self, records: Sequence[ReceivedMessage], call: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]]
     ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
-        """Call `call` once for all `records`, and yield its results. Conclude messages that get no result.
+        """Call `call` once for all `records`, and yield its results.
 
-        If several messages name one work item, only the newest is used, and the others are delayed. If one message
-        makes the call fail permanently or wait too long for a row lock, the call is repeated for each message. Each
-        result is yielded before the next call, because that call may block.
+        Messages without a result are concluded. If several messages name one work item, only the newest message is
+        used, and older messages are delayed. If one message makes the call fail permanently or wait too long for a row
+        lock, the call is repeated for each message. Each result is yielded before the next call, because that call may
+        block.
         """
         records_by_message: dict[Message, ReceivedMessage] = {}
         selected_records = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
@@ -313,7 +314,7 @@ class Batch(BatchProcessor):
         call: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]],
         error: CounterfoilError,
     ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
-        """Repeat the call for each message while there is time, because each may wait for a lock."""
+        """Call `call` for each message, until little time is left. Each call may wait for a lock."""
         for record in records:
             self._cancel_late_attempts()
             if self._remaining_seconds() > CANCEL_MARGIN_SECONDS:
@@ -329,9 +330,10 @@ class Batch(BatchProcessor):
         return TenantAttempt(message.work_id, claim.tenant_id, *common)
 
     def _defer(self, records: Sequence[ReceivedMessage]) -> None:
-        """Park work items that it is too late to start. Conclude messages whose work item cannot be parked.
+        """Park work items that can no longer start in this invocation.
 
-        If no permit became free, the work items wait as long as after a failure, because other processes are busy too.
+        If no permit became free, they are delayed as after a first failed attempt, because other processes are probably
+        busy too. Messages whose work item cannot be parked are concluded.
         """
         self._park(records, wait=self._consumer.policy.wait(1) if self.has_no_permits else timedelta())
 
@@ -363,7 +365,7 @@ class Batch(BatchProcessor):
         """Run one tenant's attempts together, then run each unsettled attempt separately."""
         unsettled = self._settle_together(messages)
         if self._closed or any(message.attempt.deadline.canceled.is_set() for message in unsettled):
-            for message in unsettled:  # no time is left
+            for message in unsettled:
                 self._settle_and_release(message, partial(self._cancel, message))
         else:
             self._run_separately(unsettled)
@@ -378,14 +380,14 @@ class Batch(BatchProcessor):
     def _cancel(self, message: ClaimedMessage) -> None:
         """Cancel an attempt that has no time left.
 
-        If the batch is closed, a later attempt settles the work item.
+        If the batch is closed, the attempt is not settled, and its lease expires.
         """
         if not self._closed:
             error = CancelledError("Stopped because the invocation is about to end")
             self.failure_handler(message, (None, error, None))
 
     def _settle_together(self, messages: Sequence[ClaimedMessage]) -> Sequence[ClaimedMessage]:
-        """Run attempts together and settle them in one transaction. Returns the messages left unsettled."""
+        """Run attempts together and settle them in one transaction. Returns messages with unsettled attempts."""
         worker, attempts = (
             self._consumer.batch_worker,
             [message.attempt for message in messages if isinstance(message.attempt, TenantAttempt)],
@@ -492,7 +494,7 @@ def _log_fields(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
 
 
 def _newest(records: Iterable[ReceivedMessage]) -> dict[UUID, ReceivedMessage]:
-    """Return the newest message for each work item. A claim with an older message would waste a receive."""
+    """Return the newest message for each work item."""
     newest: dict[UUID, ReceivedMessage] = {}
     for record in records:
         message = _require_parsed(record).messages[0]

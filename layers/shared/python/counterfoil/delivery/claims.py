@@ -64,7 +64,7 @@ class Claims:
         try:
             retry_on_conflict(run_once)
         except CommitUnknownError:
-            # The tokens were read before the commit. A row that has one of them was claimed by this transaction.
+            # The tokens are unique, so a row with one of them was claimed by this transaction.
             with self._transaction() as connection:
                 for message, claim in claims.items():
                     if claim.status is ClaimStatus.CLAIMED and not sql.is_current_claim(
@@ -76,10 +76,11 @@ class Claims:
     def park(self, messages: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
         """Schedule new messages for unclaimed work items, after `wait` or at their due time if that is later.
 
-        The status is read in the transaction that parks. Otherwise another delivery of the message could claim the work
-        item in between, and this one would still acknowledge its message. Returns None for each parked work item, and
-        the claim with its status for each other one. After MAX_MESSAGES_PER_REVISION messages, a work item is no longer
-        parked.
+        Returns None for each parked work item. For a work item that was not parked, returns the claim with its status.
+        After MAX_MESSAGES_PER_REVISION messages, a work item is no longer parked.
+
+        The status is read in the transaction that parks the work item. Otherwise another delivery of the message could
+        claim it in between, and the caller would acknowledge the message of a running attempt.
 
         Raises the same errors as `claim`.
         """
@@ -122,7 +123,7 @@ class Claims:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_TRANSACTION_SECONDS)
 
     def _register(self, connection: Connection, parsed_messages: Iterable[ParsedMessage]) -> datetime:
-        """Insert the messages' work items in the order in which claims lock them. Returns the time afterwards."""
+        """Insert the messages' work items in the order in which claims lock them. Returns the current time."""
         for parsed in sorted(parsed_messages, key=lambda message: message.messages[0].work_id):
             if parsed.register is not None:
                 parsed.register(connection, self._clock())

@@ -1,4 +1,4 @@
-"""Threads of a process, and permits for heavy work."""
+"""A process's threads, and permits for heavy work."""
 
 import os
 from collections import deque
@@ -17,13 +17,13 @@ class Concurrency(Protocol):
         """Run `function` concurrently. It must not raise."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait up to `timeout` seconds until `predicate` is true. Returns the predicate's last value."""
+        """Wait up to `timeout` seconds for `predicate` to become true. Returns its last value."""
 
     def notify(self) -> None:
-        """Wake all waiting threads, so that they check their predicates."""
+        """Wake all waiting threads to check their predicates."""
 
     def monotonic(self) -> float:
-        """Return the monotonic clock in seconds, to measure durations."""
+        """Return the time of a monotonic clock, in seconds. Only differences are meaningful."""
 
     def end_process(self) -> None:
         """End this process immediately. Lambda starts another one."""
@@ -32,8 +32,8 @@ class Concurrency(Protocol):
 class Threads:
     """Real threads. Callers limit their number: one per permit, and one heartbeat per batch.
 
-    They are daemon threads, so that an endless attempt does not keep the process alive. Idle threads are reused,
-    because many attempts are shorter than the start of a thread.
+    They are daemon threads, so an attempt that never ends does not keep the process alive. Idle threads are reused,
+    because many attempts take less time than starting a thread.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Threads:
 
     @staticmethod
     def monotonic() -> float:
-        """Return the machine's monotonic clock in seconds."""
+        """Return the time of the machine's monotonic clock, in seconds."""
         return monotonic()
 
     @staticmethod

@@ -71,7 +71,10 @@ class Consumer:
         *,
         read: Callable[[str], ParsedMessage] = read_message,
     ) -> "Consumer":
-        """Create a function's consumer, with a connection for each permit, the heartbeat and claims."""
+        """Create a Lambda function's consumer.
+
+        Its database has one connection per permit, one for the heartbeat and one for claims.
+        """
         worker_settings = settings.require_worker()
         urls = [
             urls_by_worker[worker_settings.name]
@@ -91,14 +94,13 @@ class Consumer:
         return self._route(attempt)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-        """Process one batch and return the failed messages (partial batch response)."""
+        """Process one batch and return the partial batch response, which lists the failed messages."""
         batch = Batch(self)
         response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
         batch.metrics.report(self.worker.name)
         if batch.has_no_permits:
-            # Attempts from earlier invocations hold every permit and do not end. The messages of this batch were parked
-            # or stay in the queue. The process must end, because it would keep receiving messages without processing
-            # any.
+            # Attempts from earlier invocations hold every permit and do not end. If the process stayed alive, it would
+            # receive messages but never process any. The messages of this batch were parked or stay in the queue.
             logger.error("process_exited_no_permits", permits=self.worker.permits)
             self.concurrency.end_process()
         return response

@@ -67,7 +67,7 @@ class DeadLetter:
 
     @property
     def group_message(self) -> str:
-        """The error without numbers and quoted names, which differ between a group's dead letters."""
+        """Error message with `#` for numbers, ids and quoted names, which differ within a group."""
         return _VARIABLE_PART.sub("#", self.failure.public_error or self.failure.error)
 
     @property
@@ -84,7 +84,7 @@ class DeadLetter:
 
     @property
     def search_words(self) -> list[str]:
-        """Other search words: from the file name, and from numbers and quoted names in the error."""
+        """Search words from the file name, and from numbers, ids and quoted names in the error message."""
         file = self.payload.get("file") or {}
         variable_parts = _VARIABLE_PART.findall(self.failure.public_error or self.failure.error)
         return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_EXTRA_WORDS]
@@ -111,8 +111,8 @@ ON CONFLICT (job_id) DO UPDATE SET revision = excluded.revision, payload = exclu
 def write_dead_letter(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
     """Write a dead letter, or reopen an existing one with its history.
 
-    Also writes an audit entry and a notification. A second call for the same revision or unreadable message changes
-    nothing, because an operator may have closed the dead letter in between.
+    Also writes an audit entry and a notification. A second call for the same revision or unreadable message has no
+    effect. Otherwise it could reopen a dead letter that an operator has closed.
     """
     failure = dead_letter.failure
     context = {"worker": dead_letter.worker, "attempt": dead_letter.attempts}
@@ -186,7 +186,7 @@ SELECT %(job_id)s, %(tenant_id)s, word, %(now)s FROM unnest(%(words)s::text[]) A
 
 
 def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: datetime) -> None:
-    """Write a dead letter's group and search words. Earlier words are replaced."""
+    """Write a dead letter's group, and replace its search words."""
     connection.execute(
         _INSERT_GROUP,
         {
@@ -209,7 +209,7 @@ def _write_search_data(connection: Connection, dead_letter: DeadLetter, now: dat
     connection.execute(_INSERT_WORDS, values)
 
 
-# A payload edit that was not applied becomes history.
+# An unapplied payload edit becomes part of the history.
 _CLOSE = """
 WITH closed AS (
     UPDATE dead_letter SET status = %(status)s, resolved_at = %(now)s, resolved_by = %(actor)s, version = version + 1,
@@ -257,7 +257,7 @@ def restart(
 ) -> list[OutboxMessage]:
     """Start a new revision of each work item and enqueue its message, in the caller's transaction.
 
-    Pending dead letters of these work items are closed as retried, like in an operator's retry.
+    Pending dead letters of these work items are closed as retried, as if an operator had retried them.
     """
     messages = start_revision(connection, worker, sorted(ids), now)
     if ids:
@@ -268,13 +268,14 @@ def restart(
 
 
 OMITTED_PAYLOAD = {"$omitted": "The task contains the payload."}
-"""Placeholder for the payload in a stored message body. The body remains readable and can be sent again."""
+"""Placeholder for the payload in a stored message body. The body remains valid JSON that can be sent again."""
 
 
 def strip_payload(kind: WorkKind, body: str) -> str:
     """Return the JSON body of one of Counterfoil's messages without the payload.
 
-    The task's row contains the payload. Only the task's user may see the payload, and deleting the task must delete it.
+    The payload is stored only in the task's row, because only the task's user may see it, and deleting the task must
+    delete it.
     """
     if kind.body_query is None:
         return body
@@ -292,8 +293,8 @@ WHERE job_id = %(job_id)s AND revision = %(revision)s AND status = 'pending'
 def attach_message(connection: Connection, job_id: UUID, revision: int, message_id: str, body: str) -> bool:
     """Store a failed work item's message in its pending dead letter.
 
-    Returns False if there is no such dead letter. `body` is the result of `strip_payload` for a readable body, so
-    PostgreSQL can store it.
+    Returns False if there is no such dead letter. `body` must be the result of `strip_payload` for a readable message,
+    because PostgreSQL cannot store every character.
     """
     cursor = connection.execute(
         _ATTACH_MESSAGE, {"job_id": job_id, "revision": revision, "message_id": message_id, "body": body}

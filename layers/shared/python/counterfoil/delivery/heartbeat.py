@@ -51,19 +51,19 @@ class ReceivedMessage:
 
     @property
     def trace(self) -> str | None:
-        """The X-Ray trace header from the message's sender, or of this invocation."""
+        """X-Ray trace header from the message's sender, or this invocation's if the sender set none."""
         return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")
 
     @property
     def trace_id(self) -> str | None:
-        """The X-Ray trace's id, or None if the trace is not sampled."""
+        """Id of the X-Ray trace, or None if the trace is not sampled."""
         parts = dict(part.strip().partition("=")[::2] for part in (self.trace or "").split(";"))
         root = parts.get("Root", "")
         return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None
 
 
 MAX_VISIBILITY_TIMEOUT = timedelta(hours=12)
-"""Maximum visibility timeout of SQS, measured from the receive."""
+"""SQS's maximum visibility timeout, measured from the receive."""
 RECEIVE_MARGIN = timedelta(seconds=60)
 BATCH_SIZE = 10
 
@@ -74,7 +74,7 @@ class Visibility:
     """Changes visibility timeouts in one worker's queues."""
 
     def __init__(self, queue_url: str, *other_urls: str) -> None:
-        """Use these queues. Messages from any other queue are treated as messages from the first."""
+        """Use these queues. Messages from unknown queues are treated as messages from the first queue."""
         self._queue_url = queue_url
         self._other_urls = {_queue_name(url): url for url in other_urls}
 
@@ -125,7 +125,7 @@ class Visibility:
             try:
                 with aws.translate_errors():
                     response = aws.client("sqs").change_message_visibility_batch(QueueUrl=url, Entries=entries)
-            except Exception as error:  # noqa: BLE001  # a failure delays messages and does not lose them
+            except Exception as error:  # noqa: BLE001  # a failure delays messages but does not lose them
                 logger.warning("Visibility timeouts were not changed", error=safe_message(error))
                 failed |= set(batch)
             else:

@@ -19,13 +19,13 @@ from counterfoil.http import run_with_deadline
 from counterfoil.metrics import Metric, emit
 
 MAX_DELAY = timedelta(seconds=900)
-"""Maximum DelaySeconds of SQS. Messages that are due later stay in the outbox until they are within it."""
+"""SQS's maximum DelaySeconds. Messages that are due later than that stay in the outbox."""
 BATCH_SIZE = 10
 """Maximum number of messages per SendMessageBatch call, a limit of SQS."""
 BATCH_BYTES = 250_000
-"""Maximum total size of the bodies per call. Even with trace headers, it is below every limit that SQS has had."""
+"""Maximum total size of the bodies per call. Even with trace headers, a call is below every limit SQS has ever had."""
 CALL_TIMEOUT_SECONDS = 5.0
-"""Timeout of a call to SQS if the caller has a deadline."""
+"""Timeout of an SQS call if the caller passes `time_left`."""
 
 _ATTEMPTED = "SELECT id FROM {table} WHERE id = ANY(%(ids)s) AND {attempts} > 0"
 
@@ -48,7 +48,7 @@ class Outbox:
     ) -> None:
         """`queue_urls` are the queues that this function can send to. The watchdog sends all other messages.
 
-        If the worker has a queue in `retry_queue_urls`, retries go there, so that they never delay first attempts (see
+        If the worker has a queue in `retry_queue_urls`, retries are sent to it, so they never delay first attempts (see
         `_by_queue`). `random` returns numbers in [0, 1). Settlement also uses it to spread retries.
         """
         self._database = database
@@ -62,10 +62,10 @@ class Outbox:
     ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
-        `trace` is the X-Ray trace of the attempt that enqueued the messages. They continue this trace. If `time_left`
-        is given, no call starts that could exceed it.
+        The messages continue `trace`, the X-Ray trace of the attempt that enqueued them. With `time_left`, no call
+        starts that could take longer than the remaining time.
 
-        Call this after the commit that enqueued the messages. Failures are logged and not raised, because nothing is
+        Call this after the commit that enqueued the messages. Failures are logged and not raised, because no message is
         lost: the watchdog sends unsent rows.
         """
         now = self._clock()
@@ -94,11 +94,11 @@ class Outbox:
     def _by_queue(
         self, by_worker: Mapping[str, list[OutboxMessage]], now: datetime
     ) -> Iterator[tuple[str, list[OutboxMessage]]]:
-        """Yield the messages of each queue.
+        """Yield queue URLs, each with its messages.
 
-        The first message of a revision goes to the main queue, and later ones go to the retry queue. A due message of a
-        parked work item without an attempt also goes to the main queue, because a first attempt must not wait behind
-        retries.
+        The first message of a revision is sent to the main queue, and later messages to the retry queue. If a parked
+        work item had no attempt and is due, its message is also sent to the main queue, because a first attempt must
+        not wait behind retries.
         """
         for worker, messages in by_worker.items():
             main_url, retry_url = self._queue_urls[worker], self._retry_queue_urls.get(worker)
@@ -117,7 +117,7 @@ class Outbox:
             yield from by_queue.items()
 
     def _find_unattempted(self, worker: str, messages: Sequence[OutboxMessage], now: datetime) -> set[UUID]:
-        """Return the ids of due rows for parked work items that had no attempt.
+        """Return the ids of due rows whose work item was parked before its first attempt.
 
         Raises the same errors as `_load_bodies`.
         """
@@ -163,7 +163,7 @@ class Outbox:
         with self._database.delivery(seconds=SHORT_TRANSACTION_SECONDS) as connection:
             ids = list({row.message.work_id for row in messages})
             envelopes = dict(connection.execute(envelope.encode(), {"ids": ids}).fetchall())
-        # If the body is NULL, another process has sent the message and marks the row.
+        # If the body is NULL, another process has already sent the message and marks the row as sent.
         bodies = raw_bodies | {
             row.id: _encode_body(body | {"revision": row.message.revision, "send_number": row.message.send_number})
             for row in messages
@@ -185,7 +185,7 @@ class Outbox:
         return entry
 
     def _round_to_seconds(self, wait: timedelta) -> int:
-        """Round a delay up or down at random, because SQS takes whole seconds. The mean stays the same."""
+        """Round a delay up or down at random, because SQS requires whole seconds. The mean stays the same."""
         return max(0, floor(wait.total_seconds() + self.random()))
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:
@@ -201,9 +201,9 @@ class Outbox:
         Superseded rows are only marked as sent, because consumers would drop their messages. Returns the number of sent
         and superseded rows.
 
-        If `time_left` is given, no call starts that could exceed it. Rows created after `created_before` are skipped
-        unless they were delayed, because the process that created them may still be sending them. Rows that cannot be
-        sent to one worker do not count toward other workers' limits.
+        With `time_left`, no call starts that could take longer than the remaining time. Rows created after
+        `created_before` are skipped, unless they were delayed by more than MAX_DELAY, because the process that created
+        them may still be sending them. If rows cannot be sent to one worker, other workers' limits are unaffected.
         """
         now = self._clock()
         with self._database.delivery() as connection:

@@ -1,4 +1,4 @@
-"""Retry policies, which decide what happens after a failed attempt. Pure."""
+"""Retry policies, which decide what happens after a failed attempt. They have no side effects."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -46,17 +46,17 @@ class GiveUp:
 Decision = Redeliver | Park | Requeue | GiveUp
 
 MAX_MESSAGES_PER_REVISION = 1000
-"""Maximum number of new messages for one revision of a work item, so that endless deferral is detected. Retries and
-returns from the dead-letter queue have their own limits. All other new messages come from deferrals, and from parking a
-work item that is not due or cannot start in time. Deferrals of 10 minutes, while a service is unavailable, reach the
-limit after a week."""
+"""Maximum number of new messages per revision of a work item, to detect endless deferral. Retries and returns from the
+dead-letter queue have their own limits. All other new messages come from deferring attempts, and from parking work
+items that are not due or that the invocation has no time to start. If a service is unavailable and attempts are
+deferred by 10 minutes, they reach the limit after a week."""
 
 
 @dataclass(frozen=True)
 class RedeliverPolicy:
     """Retries by redelivery of the same message, by default after 5 and 30 minutes.
 
-    Then the work item fails.
+    After `max_attempts` attempts, the work item fails.
     """
 
     delays: tuple[float, ...] = (300, 1800)
@@ -65,7 +65,7 @@ class RedeliverPolicy:
     jitter: float = 1
     """Maximum seconds of jitter if a service requested the delay. Other delays have no jitter."""
     unknown_is_transient: bool = True
-    """Whether errors outside the error tree are retried, up to `max_attempts`."""
+    """Whether errors that are neither transient nor permanent are retried, up to `max_attempts`."""
 
     def wait(self, attempts: int) -> timedelta:
         """Return the delay after `attempts` (>= 1) failed attempts."""
@@ -87,8 +87,8 @@ class RedeliverPolicy:
     ) -> Decision:
         """Return the decision for an attempt that failed with `error`.
 
-        `attempts` and `receives` count the attempts and the receives of the message so far. `max_attempts` overrides
-        the policy's limit. `spread`, in [0, 1), scales the jitter.
+        `attempts` is the number of attempts so far, and `receives` is the message's number of receives. `max_attempts`
+        overrides the policy's limit. `spread`, in [0, 1), scales the jitter.
         """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
@@ -113,7 +113,7 @@ class RequeuePolicy:
     max_attempts: int = 6
     """Limit for work items that do not set their own."""
     unknown_is_transient: bool = False
-    """Whether errors outside the error tree are retried."""
+    """Whether errors that are neither transient nor permanent are retried."""
     delays: tuple[float, ...] = (300, 1800)
     """Delays in seconds after the first, second, ... receive of a message whose attempt could not be settled."""
     attempt_delays: tuple[float, ...] = ()
@@ -159,7 +159,7 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
 def _requested_delay(error: BaseException, jitter: float) -> timedelta:
     """Return the Retry-After delay plus `jitter` seconds, or zero if the error has no Retry-After.
 
-    The service returns the same time to all clients. Without jitter, all retries would start together.
+    The service may return the same time to all clients. Without jitter, all retries would start together.
     """
     seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
     return min(MAX_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()

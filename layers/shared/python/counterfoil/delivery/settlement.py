@@ -119,7 +119,7 @@ class Settlement:
         return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in settled}
 
     def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
-        """Commit the retry policy's decision about a failed attempt. The message is changed only after that."""
+        """Commit the retry policy's decision about a failed attempt, and return the message's disposition."""
         if isinstance(error, StaleClaimError):
             return self._handle_unsettled(record, error)
         if isinstance(error, DeferredError):
@@ -159,7 +159,8 @@ class Settlement:
     def _defer(self, record: ReceivedMessage, claim: Claim, error: DeferredError) -> Disposition:
         """Defer an attempt: it is not counted, and the work item is parked.
 
-        A work item that was deferred too often fails here, because Lambda's recursive loop detection is turned off.
+        A work item that was deferred too many times fails instead, because Lambda's recursive loop detection is turned
+        off.
         """
         now = self._clock()
         due = max(error.until, now)
@@ -176,7 +177,7 @@ class Settlement:
                 messages += wake(connection, self._kind.worker, [claim.message.work_id], now)
             return messages
 
-        try:  # short, because a batch that cannot start threads waits for it
+        try:  # a short transaction, because a batch that cannot start threads waits for it
             self._commit(record, claim, settle, seconds=SHORT_TRANSACTION_SECONDS)
         except CounterfoilError as settle_error:
             return self._handle_unsettled(record, settle_error)
@@ -193,7 +194,7 @@ class Settlement:
         error: BaseException,
         now: datetime,
     ) -> list[OutboxMessage]:
-        """Record a failed attempt, and apply the decision to the work item."""
+        """Record a failed attempt, and apply `decision` to its work item."""
         if isinstance(decision, GiveUp):
             return self._fail(connection, record, claim, error, decision.dlq_reason, now)
         text = safe_message(error)[:MAX_ERROR_CHARS]
@@ -226,7 +227,7 @@ class Settlement:
         return sql.fail(connection, self._kind, claim, failure, now)
 
     def _max_attempts(self, claim: Claim) -> int:
-        """Return the work item's maximum number of attempts, or the policy's if it has no limit."""
+        """Return the maximum number of attempts of the work item, or of the policy if the work item sets none."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
@@ -352,15 +353,15 @@ class Settlement:
         *,
         seconds: float | None = None,
     ) -> None:
-        """Settle an attempt. If the outcome of the commit is unknown, check it, and repeat if necessary."""
+        """Settle an attempt. If it is unknown whether the commit succeeded, check, and repeat if necessary."""
         try:
             self._transact(record, claim, transaction, seconds=seconds)
             return
         except CommitUnknownError:
             if self._is_settled(claim):
-                return  # its messages are in the outbox, and the watchdog sends them
+                return  # the watchdog sends the attempt's messages from the outbox
         except DatabaseUnavailableError:
-            pass  # the connection was lost before the commit: repeat with a new one
+            pass  # the connection was lost before the commit: repeat with a new connection
         self._transact(record, claim, transaction, seconds=seconds)
 
     def _transact(
@@ -457,8 +458,8 @@ def invalid_message_dead_letter(
 ) -> DeadLetter:
     """Return the dead letter for an unreadable message. Its id is the UUIDv5 of queue and message id.
 
-    `body` is the stored body: the whole body, because there is no other copy, or the result of `strip_payload` for
-    Counterfoil's own messages.
+    `body` is the body to store. For Counterfoil's own messages, it is the result of `strip_payload`. For all other
+    messages, it is the whole body, because there is no other copy.
     """
     raw = body.encode(errors="surrogatepass")
     readable = b"\x00" not in raw and raw.decode(errors="ignore") == body  # PostgreSQL cannot store NUL or surrogates
@@ -483,5 +484,5 @@ def invalid_message_dead_letter(
 
 
 def lease_remaining(expires_at: datetime, now: datetime) -> float:
-    """Return the seconds until one second after a lease expires, at least one second."""
+    """Return the seconds until a lease expires, plus one. Returns at least one."""
     return max(1.0, (expires_at - now + timedelta(seconds=1)).total_seconds())

@@ -31,7 +31,7 @@ class ClaimStatus(StrEnum):
     EXHAUSTED = "exhausted"
     """No attempts are left: the lease of the last one expired, or the limit was lowered."""
     LEASE_EXPIRED = "lease_expired"
-    """The lease of an unsettled attempt (`claimed_at`) expired. It must be claimed alone (`take_over`)."""
+    """The lease of an unsettled attempt expired. The work item must be claimed alone, with `take_over`."""
     UNKNOWN = "unknown"
     """The work item does not exist, or its row is older than the message (`enqueue_current`)."""
 
@@ -46,7 +46,7 @@ class Claim:
     attempts: int = 0
     """Number of attempts started, including this one."""
     token: int = 0
-    """Token of this claim, or of the existing claim if this one was not granted."""
+    """Token of this claim, or of the existing claim if this claim was not granted."""
     lease_expires_at: datetime | None = None
     """Set while another attempt is running."""
     next_attempt_at: datetime | None = None
@@ -60,9 +60,8 @@ class Claim:
     """Start of the previous attempt, if it is unsettled."""
 
 
-# Rows are locked in the order of their ids, so that claims for overlapping batches cannot deadlock. SQS delays messages
-# by whole seconds, so a work item that is due within a second counts as due. Otherwise half of them would be parked
-# again.
+# Rows are locked in id order, so claims for overlapping batches cannot deadlock. SQS delays messages by whole seconds,
+# and a message can arrive up to a second early. A work item that is due within a second therefore counts as due.
 _CLAIM = """
 WITH requested AS (
     SELECT * FROM unnest(%(ids)s::uuid[], %(revisions)s::int[], %(send_numbers)s::int[])
@@ -111,11 +110,11 @@ def claim(
     take_over: bool = False,
     read_only: bool = False,
 ) -> dict[Message, Claim]:
-    """Claim the work items of `messages`, each at most once, in one statement as the delivery role.
+    """Claim the work items of `messages` in one statement, as the delivery role.
 
-    With `take_over`, work items whose lease expired are also claimed, and their lost attempts are recorded.
-    `max_attempts` is the default limit. With `read_only`, nothing is claimed: CLAIMED then means that a claim would
-    succeed.
+    `messages` must not name a work item twice. `max_attempts` is the default limit. With `take_over`, work items whose
+    lease expired are also claimed, and their lost attempts are recorded. With `read_only`, nothing is claimed: CLAIMED
+    then means that a claim would succeed.
     """
     rows = connection.execute(
         kind.sql(_CLAIM),
@@ -160,8 +159,8 @@ def enqueue_current(connection: Connection, kind: WorkKind, message: Message, no
 
     The row is older if the database lost transactions in a restore or failover. Its current message no longer exists,
     because it was acknowledged after a transaction that is now lost. Returns None if there is no such row. In both
-    cases the caller can acknowledge `message`, because a row that has changed since the claim has enqueued its own
-    message.
+    cases the caller can acknowledge `message`: if the row has changed since the claim, the same transaction enqueued
+    a message.
     """
     row = connection.execute(
         kind.sql(_ENQUEUE_CURRENT),
@@ -192,7 +191,7 @@ def is_current_claim(connection: Connection, kind: WorkKind, work_id: UUID, toke
     return None if row is None else bool(row[0])
 
 
-# A locked row is being settled. It needs no lease, and waiting for its lock would delay the other renewals.
+# A locked row is being settled, so it needs no lease. Waiting for its lock would delay the other renewals.
 _RENEW_LEASES = """
 WITH leases AS (SELECT * FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS l (id, token)),
 unlocked AS (
@@ -206,14 +205,17 @@ SELECT l.id FROM leases l JOIN {table} t ON t.id = l.id WHERE t.{claim_token} <>
 
 
 def renew(connection: Connection, kind: WorkKind, tokens: dict[UUID, int], lease: datetime) -> set[UUID]:
-    """Extend the leases of running attempts, by work id and token. Returns the ids with a newer token."""
+    """Extend the leases of running attempts. `tokens` maps work ids to claim tokens.
+
+    Returns the ids of the work items that have a newer token.
+    """
     rows = connection.execute(
         kind.sql(_RENEW_LEASES), {"ids": list(tokens), "tokens": list(tokens.values()), "lease": lease}
     ).fetchall()
     return {row[0] for row in rows}
 
 
-# Rows are locked in the order of their ids, like in claims.
+# Rows are locked in id order, as in `_CLAIM`.
 _END = """
 WITH locked AS (
     SELECT t.id, outcomes.reason
@@ -239,7 +241,10 @@ def succeed(connection: Connection, kind: WorkKind, outcomes: Sequence[tuple[Cla
 
 
 def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
-    """Settle a skipped attempt with its reason; its status is NULL. Raises the same errors as `succeed`."""
+    """Settle a skipped attempt, and store its reason. The work item's status becomes NULL.
+
+    Raises the same errors as `succeed`.
+    """
     _end(connection, kind, [(claim_, reason)], status=None)
 
 
@@ -336,10 +341,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_unclaimed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Park a work item that `claim` only read (`read_only`) in this transaction.
+    """Park a work item whose status `claim` read in this transaction (`read_only`).
 
-    A new message is enqueued for `due`. If the last attempt is unsettled, the row still shows this. Raises the same
-    errors as `succeed`.
+    A new message is enqueued for `due`. `claimed_at` is unchanged, because it marks an unsettled attempt. Raises the
+    same errors as `succeed`.
     """
     row = connection.execute(
         kind.sql(_PARK_UNCLAIMED), {"id": claim_.message.work_id, "token": claim_.token, "due": due}
@@ -360,9 +365,8 @@ RETURNING {claim_token}, {claimed_at}, {error}
 def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Claim a work item without starting another attempt. Raises the same errors as `succeed`.
 
-    The claim is stale if a slow attempt was deferred in between, because the work item then has an attempt left.
-
-    Returns the claim, and the last settled attempt's error.
+    The claim is stale if a slow attempt has been deferred since it was read, because the work item then has an attempt
+    left. Returns the new claim, and the last settled attempt's error.
     """
     row = connection.execute(
         kind.sql(_CLAIM_ABANDONED),
@@ -411,7 +415,7 @@ def fail(
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """An attempt that has ended, for the work item's history."""
+    """Entry in a work item's history for an attempt that has ended."""
 
     outcome: str
     started_at: datetime
@@ -432,7 +436,7 @@ VALUES (%(tenant_id)s, %(worker)s, %(work_id)s, %(revision)s, %(number)s, %(star
 
 
 def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, attempt: AttemptRecord) -> None:
-    """Record a claim's attempt, in the transaction that settles it."""
+    """Record the attempt of `claim_`, in the transaction that settles it."""
     message = claim_.message
     connection.execute(
         _INSERT_ATTEMPT,
@@ -447,7 +451,7 @@ def record_attempt(connection: Connection, kind: WorkKind, claim_: Claim, attemp
     )
 
 
-# The dead letter is used if no attempts were recorded or their records were deleted.
+# Falls back to the dead letter if no attempts were recorded or their records were deleted.
 _HAS_FAILED = """
 SELECT coalesce(
     (SELECT outcome FROM work_attempt WHERE worker = %(worker)s AND work_id = %(work_id)s AND outcome <> 'deferred'
@@ -498,10 +502,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def return_to_queue(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Return a work item whose message is in the dead-letter queue to its own queue.
+    """Return a work item from the dead-letter queue to its own queue, with a new message for `due`.
 
-    A new message is enqueued for `due`. The result is empty if the claim is stale, or if this revision was already
-    returned `max_returns` times. Returns before the first attempt do not count.
+    The result is empty if the claim is stale, or if this revision was already returned `max_returns` times. Returns
+    before the first attempt do not count.
     """
     row = connection.execute(
         kind.sql(_RETURN_TO_QUEUE),

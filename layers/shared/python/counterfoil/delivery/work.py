@@ -17,7 +17,7 @@ from counterfoil.validation import ValidationProblem, validate
 
 CURRENT_SCHEMA_VERSION = 1
 MAX_INT = 2**31 - 1
-"""Maximum of a PostgreSQL integer."""
+"""Largest PostgreSQL integer."""
 
 
 class Message(BaseModel):
@@ -57,13 +57,16 @@ def read_message(body: str) -> ParsedMessage:
 
     Raises:
         InvalidMessageError: the body is invalid.
-        UnsupportedSchemaError: the message has a newer version, for example during a deployment.
+        UnsupportedSchemaError: the message has a newer schema version, for example during a deployment.
     """
     return ParsedMessage([validate(Message, parse_json_body(body), _invalid_message)])
 
 
 def parse_json_body(body: str) -> dict[str, Any]:
-    """Parse a message's JSON object and check its version. Raises the same errors as `read_message`."""
+    """Parse a message's JSON object and check its schema version.
+
+    Raises the same errors as `read_message`.
+    """
     try:
         parsed = from_json(body)
     except (ValueError, TypeError):  # TypeError: a lone surrogate
@@ -117,12 +120,12 @@ class WorkKind:
     max_attempts: LiteralString = "%(max_attempts)s"
     """SQL expression for the maximum number of attempts at a work item `t`. Default: the policy's limit."""
     body_query: LiteralString | None = None
-    """Selects id and message body (a JSON object) of the work items `ids`. The body is NULL if no message is enqueued.
-    If the query is None, a message only identifies its work item. The `payload` in a body is stored only in the work
-    item's row."""
+    """Selects id and message body (a JSON object) of the work items `ids`. The body is NULL if the outbox has no unsent
+    message. If the query is None, a message only identifies its work item. The `payload` in a body is stored only in
+    the work item's row."""
     dependents_query: LiteralString | None = None
-    """Selects and locks the work items that can start when the work item `id` ends. The columns are the id, and whether
-    the work item was deferred. None if work items of this kind do not wait for each other."""
+    """Selects and locks the work items that can start when the work item `id` ends, with the columns id and whether the
+    work item may be deferred. None if work items of this kind do not wait for each other."""
     records_successes: bool = False
     """Whether every successful attempt is recorded, because users see the history. For other kinds, only the first
     success after a failure is recorded."""
@@ -140,7 +143,7 @@ class WorkKind:
 
     @cache  # noqa: B019  # there are few kinds and few statements
     def sql(self, template: LiteralString) -> bytes:
-        """Return a statement with `{table}`, `{status}`, `{attempts}`, ... replaced for this kind."""
+        """Fill in a statement's placeholders, such as `{table}` and `{status}`, for this kind."""
         return SQL(template).format(**self.names).as_bytes()
 
     def job_id(self, work_id: UUID) -> UUID:
@@ -149,7 +152,8 @@ class WorkKind:
 
 
 WORK_KINDS: dict[str, WorkKind] = {}
-"""Registered kinds by worker. A process has only the kinds that it imports. `counterfoil.kinds` imports all."""
+"""Registered kinds by worker. A process has only the kinds whose modules it imports. `counterfoil.kinds` imports them
+all."""
 
 
 def register(kind: WorkKind) -> WorkKind:
@@ -185,7 +189,7 @@ def enqueue(
 ) -> list[OutboxMessage]:
     """Enqueue a message for each of `rows` (work id, tenant id, revision, send number).
 
-    Runs in the caller's transaction. Returns the messages that had not been enqueued before.
+    Runs in the caller's transaction. Returns the newly enqueued messages. Existing messages are unchanged.
     """
     inserted = connection.execute(
         _ENQUEUE,
@@ -273,7 +277,7 @@ def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime
     return enqueue(connection, kind, rows, now, now)
 
 
-# A separate statement after the one that locks the rows, because a statement that waited for a lock does not see rows
+# Runs as a separate statement after the rows are locked, because a statement that waited for a lock does not see rows
 # that the lock's previous owner inserted.
 _DEFERRED = """
 SELECT w.id FROM unnest(%(ids)s::uuid[]) AS w (id)
@@ -286,8 +290,8 @@ WHERE 'deferred' = (
 def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[OutboxMessage]:
     """Wake the work items that wait for the end of `work_id`, in the transaction that ends it.
 
-    The row locks serialize this with a concurrent deferral, so that one of the two transactions sees the other. A work
-    item that waits for a retry after a failure keeps its delay.
+    The row locks serialize this with a concurrent deferral, so one of the two transactions sees the other's changes. A
+    work item that waits for a retry after a failure keeps its delay.
     """
     if kind.dependents_query is None:
         return []

@@ -1,4 +1,4 @@
-"""Replies from models: the provider protocol, classification of errors, and parsing of answers."""
+"""Replies from models: the `Provider` protocol, classification of errors, and parsing of answers."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from counterfoil.errors import InvalidLlmResponseError, RejectedRequestError
 from counterfoil.validation import ValidationProblem, validate_json
 
 TEMPERATURE = 0.0
-"""Temperature of every call that supports one, so that the model gives its most likely answer each time."""
+"""Temperature of calls, if the model supports one. At 0, the model gives its most likely answer."""
 
 
 class PromptRejectedError(RejectedRequestError):
@@ -53,7 +53,7 @@ def chat_messages(user: str, history: Sequence[ChatTurn]) -> list[tuple[str, str
 
 
 def vector_reply(vector: list[float], tokens: int) -> Reply:
-    """Return an embedding model's reply, with a JSON text that `client.Vector` parses."""
+    """Return an embedding model's reply, with the vector as JSON for `client.Vector`."""
     return Reply(json.dumps({"vector": vector}), True, tokens, 0)
 
 
@@ -66,12 +66,12 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str:
-        """Provider's name for the model."""
+        """Name of the model at the provider."""
 
     def reply(
         self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
     ) -> Reply:
-        """Make one call that takes at most `total` seconds. `history` precedes `user`, oldest first.
+        """Make one call that takes at most `total` seconds. `history`, oldest first, precedes `user`.
 
         Raises:
             ServiceUnavailableError: the call was throttled, failed or timed out.
@@ -89,7 +89,7 @@ _FIXED_TEMPERATURE: set[tuple[str, str]] = set()
 def with_temperature_fallback(
     api: str, model: str, call: Callable[[float | None, float], Reply], total: float
 ) -> Reply:
-    """Call a model at TEMPERATURE, or at its default temperature if that is fixed, like in newer models.
+    """Call a model at TEMPERATURE, or at its default if its temperature is fixed, as in newer models.
 
     `call` takes the temperature and a time limit in seconds. It runs again if the temperature was rejected. `total`
     limits the seconds of both calls together. Raises the same errors as `call`.
@@ -117,7 +117,7 @@ _CONTEXT_OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 
-# Errors with the status of a rejected prompt that are caused by a key, a model or a limit in the settings.
+# Errors with the same status as a rejected prompt, but caused by a key, a model or a limit in the settings.
 _PARAMETER_ERROR = re.compile(
     r"credit balance|max_(completion_|output_)?tokens|maximum tokens|model identifier|model id\b", re.IGNORECASE
 )
@@ -129,7 +129,7 @@ def is_context_overflow(message: str) -> bool:
 
 
 def is_parameter_error(message: str) -> bool:
-    """Return True if an error message indicates a wrong setting. Call `is_context_overflow` first."""
+    """Return True if an error message indicates an incorrect setting. Call `is_context_overflow` first."""
     return _PARAMETER_ERROR.search(message) is not None
 
 
@@ -151,21 +151,21 @@ def is_temperature_error(message: str) -> bool:
 M = TypeVar("M", bound=BaseModel)
 
 PREVIEW_CHARS = 200
-"""Maximum characters of an answer that an error quotes."""
+"""Number of characters of an answer that an error quotes."""
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 
 _ESCAPES = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
-"""JSON escapes: a surrogate pair, or U+0000 or a lone surrogate, which PostgreSQL cannot store, or any other escape."""
+"""JSON escapes. The group matches U+0000 and lone surrogates, which PostgreSQL cannot store."""
 
 
 def read(text: str, schema: type[M]) -> M:
     """Parse an answer as an instance of `schema`. Text around a fenced block is ignored.
 
-    Characters that PostgreSQL cannot store become U+FFFD. Otherwise a page that makes the model write them could never
-    be stored.
+    Characters that PostgreSQL cannot store are replaced by U+FFFD. Otherwise a page could never be stored if it made
+    the model write such characters.
 
     Raises:
         InvalidLlmResponseError: the answer is empty, not valid JSON, or fails schema validation. The message quotes the
@@ -186,7 +186,7 @@ def read(text: str, schema: type[M]) -> M:
 
 
 def extract_json_text(text: str) -> str:
-    """Return the text of an answer that has no schema. Characters are replaced like in `read`.
+    """Return the text of an answer without a schema. Characters are replaced as in `read`.
 
     Raises:
         InvalidLlmResponseError: the answer is empty.
@@ -206,6 +206,6 @@ def _replace_escapes(text: str) -> str:
 
 
 def preview(text: str) -> str:
-    """Return the beginning of a text on one line, without invisible characters and apostrophes."""
+    """Return the start of a text on one line, with invisible characters and apostrophes replaced."""
     visible = "".join(character if character.isprintable() else " " for character in text[:PREVIEW_CHARS])
     return visible.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")

@@ -54,7 +54,10 @@ class _Titan(BaseModel):
 
 
 class Bedrock:
-    """A model on Bedrock. `model` is its id or inference profile. Calls use the function's permissions."""
+    """A model on Bedrock, called with the Lambda function's permissions.
+
+    `model` is the model's id or inference profile.
+    """
 
     name = "bedrock"
 
@@ -95,7 +98,7 @@ class Bedrock:
 
 
 class BedrockEmbeddings:
-    """An Amazon Titan embedding model on Bedrock. Calls use the function's permissions."""
+    """An Amazon Titan embedding model on Bedrock, called with the Lambda function's permissions."""
 
     name = "bedrock-embeddings"
 

@@ -1,6 +1,6 @@
 """Calls to language and embedding models: retries, circuit breaker, response schemas and call log.
 
-A tenant's call is logged and counted against the budget of the UTC day before it is made, so calls from a crashed
+Before a tenant's call is made, it is logged and counted against the budget of the UTC day, so calls from a crashed
 process are counted. Documents and conversations have separate budgets. Each call gets an id in advance, so it is
 counted once even if calls are concurrent or a commit is unacknowledged. Embeddings are handled like other answers.
 """
@@ -49,7 +49,7 @@ VALUES (%(id)s, %(tenant_id)s, %(work_id)s, %(purpose)s, %(provider)s, %(model)s
 ON CONFLICT DO NOTHING RETURNING id
 """
 
-# Concurrent calls for the same tenant wait here until this transaction ends.
+# The row lock makes concurrent calls for the same tenant wait until this transaction ends.
 _COUNT = """
 INSERT INTO llm_daily_usage (tenant_id, day, calls) VALUES (%(tenant_id)s, %(day)s, 1)
 ON CONFLICT (tenant_id, day) DO UPDATE SET calls = llm_daily_usage.calls + 1
@@ -72,7 +72,7 @@ SET outcome = %(outcome)s, input_tokens = %(input_tokens)s, output_tokens = %(ou
 WHERE id = %(id)s
 """
 
-# A call without a tenant is a probe: the delivery engine checks the service with a minimal call.
+# A call without a tenant is a probe: a minimal call that checks whether the service is available.
 _INSERT_PROBE = """
 INSERT INTO llm_call (id, purpose, provider, model, outcome, input_tokens, output_tokens, latency_ms, cost_usd,
                       created_at)
@@ -91,7 +91,7 @@ class BudgetExceededError(DeferredError):
 
 @dataclass(frozen=True)
 class Budget:
-    """Maximum numbers of calls per tenant and UTC day."""
+    """Maximum number of calls per tenant and UTC day."""
 
     per_tenant: int
     """Maximum calls for all documents, including embeddings."""
@@ -174,11 +174,11 @@ def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Setting
 
 
 def begin(database: Database, call: Call, budget: Budget) -> None:
-    """Log a tenant's call and count it. A call without a tenant is neither logged nor counted here.
+    """Log a tenant's call and count it against the budget. Does nothing for a call without a tenant.
 
     Raises:
         BudgetExceededError: the call must not be made. It was neither logged nor counted.
-        CounterfoilError: mapped from psycopg's errors. The call must not be made.
+        CounterfoilError: a database error. The call must not be made.
     """
     if call.tenant_id is None:
         return
@@ -201,7 +201,7 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
 
 
 def end(database: Database, call: Call, result: LlmCallResult) -> None:
-    """Record a call's result. A failure to do so is only logged, because the answer is more important."""
+    """Record a call's result. If that fails, only log the failure, because the answer is more important."""
     try:
         try:
             _end(database, call, result)
@@ -228,7 +228,7 @@ T = TypeVar("T")
 MAX_ATTEMPTS = 3
 MAX_BACKOFF_SECONDS = 8.0
 MIN_SECONDS_LEFT = 1.0
-"""Minimum remaining seconds to start a call."""
+"""Minimum seconds left to start a call."""
 PROBE_SECONDS = 10.0
 PROBE_TOKENS = 16
 
@@ -242,7 +242,7 @@ _OUTCOMES: tuple[tuple[type[CounterfoilError], str], ...] = (
 
 
 class Breakers(Protocol):
-    """Circuit breakers, see `circuit_breaker.Breakers`."""
+    """Circuit breakers that guard calls. See `circuit_breaker.Breakers`."""
 
     def guard(self, name: str) -> AbstractContextManager[None]:
         """Return a context for one call to a service."""
@@ -263,7 +263,7 @@ class LlmRequest:
     history: Sequence[ChatTurn] = field(default=(), repr=False)
     """Earlier messages, oldest first."""
     prompt_version: str = ""
-    """Version of `system`, which is part of the key of a cached answer."""
+    """Version of `system`. It is part of a cached answer's key."""
 
 
 _PROBE = LlmRequest("Answer with one word.", "Are you there?", "probe")
@@ -293,7 +293,7 @@ class LlmLimits:
 
 
 class LlmClient(Protocol):
-    """A language model whose answers match a schema."""
+    """A language model whose answers are parsed with a schema."""
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return an answer as an instance of `schema`. Raises the same errors as `Llm.complete_json`."""
@@ -326,12 +326,12 @@ class Llm:
     def from_settings(cls, settings: Settings, database: Database, breakers: Breakers) -> "Llm | None":
         """Return the configured model, or None if LLM_PROVIDER is not set.
 
-        Create a new instance for each work item: this is cheap, and it uses the current key.
+        Create a new instance for each work item. It is cheap to create, and uses the current API key.
 
         Raises:
             InvalidSettingsError: LLM_MODEL is missing, or LLM_URL is invalid.
-            ServiceUnavailableError: there is no usable key. The error is transient, because the work item did not cause
-                it, and an operator can set the key without a deployment.
+            ServiceUnavailableError: there is no usable API key. The error is transient, because the work item did not
+                cause it, and an operator can set the key without a deployment.
         """
         provider = _provider(settings)
         if provider is None:
@@ -352,8 +352,8 @@ class Llm:
         Makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
         because calls for superseded work items cost money. If the deadline is canceled, a pause ends immediately.
 
-        If an answer does not match the schema, the call has failed, but the next one may succeed. No call starts if too
-        little time is left. If a failed call opens the breaker, that call's error is raised, because a prompt that
+        An answer that does not match the schema counts as a failed call, and is retried. No call starts if less than
+        MIN_SECONDS_LEFT remain. If a failed call opens the breaker, that call's error is raised, because a prompt that
         always fails would otherwise be deferred forever.
 
         Raises:
@@ -381,7 +381,7 @@ class Llm:
         for attempts_left in reversed(range(MAX_ATTEMPTS)):
             deadline.check()
             if deadline.remaining() < MIN_SECONDS_LEFT:
-                raise CancelledError("Too little time to call the language model")
+                raise CancelledError("Not enough time to call the language model")
             try:
                 return self._call(
                     request, parse_reply, max_tokens=self._limits.max_tokens, time_left=deadline.remaining
@@ -476,12 +476,12 @@ def _check(reply: Reply) -> None:
 
 
 def _provider(settings: Settings) -> Provider | None:
-    """Return the configured provider, or None. Only the module of this provider is imported."""
+    """Return the configured provider, or None. Imports only this provider's module."""
     name = settings.llm_provider
     if name is None:
         return None
     if not settings.llm_model:
-        message = f"LLM_MODEL is not set, and LLM_PROVIDER={name} needs it."
+        message = f"LLM_MODEL is not set, but LLM_PROVIDER={name} requires it."
         raise InvalidSettingsError(message)
     if name == "bedrock":
         if settings.llm_url is not None:
@@ -490,7 +490,7 @@ def _provider(settings: Settings) -> Provider | None:
 
         return Bedrock(settings.llm_model)
     if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
-        raise InvalidSettingsError("LLM_URL is wrong: it must be an http or https URL.")
+        raise InvalidSettingsError("LLM_URL is invalid: it must be an http or https URL.")
     key = api_key(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
     if name == "anthropic":
         from counterfoil.llm.providers import Anthropic
@@ -505,29 +505,30 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
     """Return an API key.
 
     Raises:
-        ServiceUnavailableError: there is no usable key. The message names `needed_by`, the setting that needs it.
+        ServiceUnavailableError: there is no usable key. The message names `needed_by`, the setting that requires it.
     """
     try:
         key = get_secret(settings, name)
     except PermanentError as error:  # the secret is missing, not readable or invalid
-        message = f"{name} could not be read, and {needed_by} needs it: {error}"
+        message = f"{name} could not be read, but {needed_by} requires it: {error}"
         raise ServiceUnavailableError(message) from error
     if key is None:
         message = (
-            f"{name} is missing, and {needed_by} needs it: "
+            f"{name} is missing, but {needed_by} requires it: "
             "add it to the secret at SECRETS_ARN, or set it in the environment."
         )
         raise ServiceUnavailableError(message)
     if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
-        message = f"{name} is wrong: it contains characters that are not printable ASCII."
+        message = f"{name} is invalid: it contains characters that are not printable ASCII."
         raise ServiceUnavailableError(message)
     return key
 
 
 EMBEDDING_TIMEOUT_SECONDS = 10.0
-"""Timeout of a call for an embedding, which usually takes a fraction of a second. Matching can continue without it."""
+"""Timeout of an embedding call. A call usually takes a fraction of a second. Matching can continue without embeddings.
+"""
 MAX_DIMENSIONS = 16_000
-"""Maximum number of dimensions of pgvector's halfvec."""
+"""Maximum number of dimensions that pgvector's halfvec supports."""
 
 
 class Vector(BaseModel):
@@ -551,9 +552,7 @@ class Vector(BaseModel):
 
 
 def embedding_model_name(settings: Settings) -> str | None:
-    """Return provider and name of the configured embedding model.
-
-    Returns None if EMBEDDING_PROVIDER is not set.
+    """Return the configured embedding model as provider/model, or None if EMBEDDING_PROVIDER is not set.
 
     Raises:
         InvalidSettingsError: EMBEDDING_MODEL is missing, or EMBEDDING_URL is invalid.
@@ -562,22 +561,22 @@ def embedding_model_name(settings: Settings) -> str | None:
     if provider is None:
         return None
     if not settings.embedding_model:
-        message = f"EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER={provider} needs it."
+        message = f"EMBEDDING_MODEL is not set, but EMBEDDING_PROVIDER={provider} requires it."
         raise InvalidSettingsError(message)
     if provider == "bedrock" and url is not None:
         raise InvalidSettingsError("EMBEDDING_URL is not supported for Bedrock: set AWS_ENDPOINT_URL_BEDROCK_RUNTIME.")
     if url is not None and not url.startswith(("https://", "http://")):
-        raise InvalidSettingsError("EMBEDDING_URL is wrong: it must be an http or https URL.")
+        raise InvalidSettingsError("EMBEDDING_URL is invalid: it must be an http or https URL.")
     return f"{provider}/{settings.embedding_model}"
 
 
 def embedding_model(settings: Settings, database: Database, breakers: Breakers) -> Llm:
-    """Return the configured embedding model (`embedding_model_name`), with the current key.
+    """Return the configured embedding model (`embedding_model_name`), with the current API key.
 
     Its calls count against the language model's budget. Their cost is not recorded.
 
     Raises:
-        ServiceUnavailableError: there is no usable key.
+        ServiceUnavailableError: there is no usable API key.
     """
     limits = LlmLimits(
         min(EMBEDDING_TIMEOUT_SECONDS, settings.llm_total_timeout_seconds),

@@ -1,4 +1,4 @@
-"""Providers of language models over HTTP: Anthropic and every OpenAI-compatible endpoint."""
+"""Providers of language models over HTTP: Anthropic, and all OpenAI-compatible endpoints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,8 @@ from counterfoil.settings import Settings
 M = TypeVar("M", bound=BaseModel)
 
 _PROMPT_STATUSES = (400, 413, 422)
-"""Statuses that can be caused by a single prompt. Other rejections (key, billing, URL) affect every prompt."""
+"""HTTP statuses that a single prompt can cause. Rejections with other statuses (key, billing, URL) affect every prompt.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Api:
     """Headers, including the API key."""
     connect: float
     read: float
-    """`connect` and `read` are timeouts in seconds, see `Settings`."""
+    """`connect` and `read` are timeouts in seconds. See `Settings`."""
 
     def post(self, body: Mapping[str, Any], schema: type[M], *, total: float) -> M:
         """Make one call within `total` seconds, and parse the API's response.
@@ -75,7 +76,7 @@ def _check(response: httpx.Response) -> None:
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 ANTHROPIC_VERSION = "2023-06-01"
-"""Version of the API."""
+"""Version of Anthropic's API."""
 
 
 class _Block(BaseModel):
@@ -100,7 +101,7 @@ class Anthropic:
     name = "anthropic"
 
     def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
-        """LLM_URL is the API's URL without `/v1`."""
+        """LLM_URL must be the API's URL without `/v1`."""
         self.model = model
         self._api = Api(
             f"{(settings.llm_url or ANTHROPIC_URL).rstrip('/')}/v1/messages",
@@ -177,10 +178,10 @@ class OpenAi:
     name = "openai"
 
     def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
-        """LLM_URL is the endpoint's URL with its `/v1`, if it has one."""
+        """LLM_URL must include the `/v1` of the endpoint's URL, if there is one."""
         self.model = model
         base = (settings.llm_url or OPENAI_URL).rstrip("/")
-        # OpenAI's newer models reject the limit's old name, and several other servers do not support its new name.
+        # OpenAI's newer models reject the old name of the limit. Several other servers do not support the new name.
         is_openai = httpx.URL(base).host.endswith(_OPENAI_HOSTS)
         self._max_tokens_field = "max_completion_tokens" if is_openai else "max_tokens"
         self._api = Api(
@@ -226,7 +227,7 @@ class OpenAiEmbeddings:
     name = "openai-embeddings"
 
     def __init__(self, settings: Settings, model: str, key: SecretStr) -> None:
-        """EMBEDDING_URL is the endpoint's URL with its `/v1`, if it has one."""
+        """EMBEDDING_URL must include the `/v1` of the endpoint's URL, if there is one."""
         self.model = model
         self._api = Api(
             f"{(settings.embedding_url or OPENAI_URL).rstrip('/')}/embeddings",

@@ -1,6 +1,6 @@
 """Runs operations, step by step.
 
-A step is one transaction that locks the operation's row: it stores the results of the next items, starts work items,
+A step is one transaction. It locks the operation's row, stores the results of the next items, starts work items,
 enqueues their messages, and records the progress. A failed step is rolled back, and a locked row is skipped, so each
 item is processed exactly once.
 
@@ -32,17 +32,18 @@ from counterfoil.operations.store import COLUMNS, Action, Operation, Result, Sta
 BATCH_SIZE = 500
 """Maximum items per step. The step's transaction takes a few tenths of a second."""
 LOOKAHEAD = timedelta(seconds=75)
-"""Maximum time from a step until its last message is due: one minute until the next step, plus that step's delay."""
+"""Maximum time from a step until its last message is due: one minute until the next step, plus 15 seconds in case that
+step starts late."""
 ONE_SECOND = timedelta(seconds=1)
 """Unit of due times, because SQS delays messages by whole seconds."""
 ROUNDING_TOLERANCE = timedelta(milliseconds=1)
-"""Exceeds the microseconds that many steps lose to rounding."""
+"""More than the microseconds that many steps lose to rounding."""
 ACTOR = "bulk"
-"""Actor of automatic changes."""
+"""Actor of automatic changes in audit entries."""
 MIN_SECONDS_LEFT = 12.0
-"""Minimum remaining seconds to run a step and send its messages."""
+"""Minimum seconds left to run a step and send its messages."""
 MAX_SENDERS = 4
-"""Threads that send messages. Several are used because a call to SQS takes only ten messages."""
+"""Number of threads that send messages. One thread is too slow, because a call to SQS takes only ten messages."""
 
 logger = Logger()
 
@@ -78,9 +79,9 @@ class CanaryStatus:
     """Status of a canary."""
 
     state: State
-    """New state of the operation. `canary` means that it still waits."""
+    """New state of the operation. `canary` means that it continues to wait for the canary."""
     since: datetime
-    """Start of the wait for the canary."""
+    """Time when the wait for the canary started."""
     reason: str | None = None
     """Reason why the operation does not continue, and what to do, for users."""
 
@@ -96,7 +97,7 @@ class Schedule:
     now: datetime
 
     def due_at(self, index: int) -> datetime:
-        """Return the due time of this step's message number `index`, from 0."""
+        """Return the due time of the message at `index`, which starts at 0 in each step."""
         offset = self.start - self.requested_at + index * self.interval + ROUNDING_TOLERANCE
         return max(self.requested_at + offset // ONE_SECOND * ONE_SECOND, self.now)
 
@@ -199,9 +200,9 @@ SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary
 
 
 def permitted_items(rate: int, rate_unit: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
-    """Return how many items may start now, and when the first of them is due. Pure.
+    """Return the number of items that may start now, and the due time of the first item.
 
-    Time in which no items started is not made up for.
+    If no items were started for some time, the rate is not exceeded later to catch up.
     """
     start = max(last_step_at, now)
     return max(0, int((now + LOOKAHEAD - start) / rate_unit * rate)), start
@@ -289,7 +290,8 @@ WHERE id = %(id)s RETURNING {COLUMNS}
 def _halt(connection: Connection, operation: Operation, state: State, now: datetime, reason: str | None = None) -> None:
     """End or pause an operation. Users are notified if `reason` is set."""
     is_paused = state == "paused"
-    # Completing a purge does not change its version, so a caller who read it in progress can still restore it.
+    # Completing a purge does not change its version, so a caller who read it during the purge can restore the purge
+    # later.
     is_new_version = (operation.action, state) != ("purge", "done")
     ended = None if is_paused else now
     values = {"id": operation.id, "state": state, "ended": ended, "reason": reason, "is_new_version": is_new_version}
@@ -311,7 +313,7 @@ def _notify(connection: Connection, operation: Operation, reason: str, now: date
 
 
 class Engine:
-    """Runs steps of all operations in turn while time is left."""
+    """Runs steps of all active operations, in turn, while time is left."""
 
     def __init__(
         self,
@@ -326,11 +328,12 @@ class Engine:
         self._clock = clock
 
     def run(self, time_left: TimeLeft) -> dict[str, int]:
-        """Run all operations as far as their rates allow. Returns the number of operations and of items.
+        """Run all operations as far as their rates allow. Returns the number of operations and items.
 
         Raises:
-            DatabaseUnavailableError: the next run continues.
-            RuntimeError: some operations failed. The others continued, and the log contains the reasons.
+            DatabaseUnavailableError: this run ends. The next run continues the operations.
+            RuntimeError: steps of some operations failed, and the log contains the reasons. All other operations
+                continued.
         """
         with self._database.delivery() as connection:
             operations = store.unfinished(connection)
@@ -344,7 +347,7 @@ class Engine:
                     raise
                 except Exception as error:  # noqa: BLE001  # other operations do not depend on it
                     failed += not isinstance(error, TransientError)
-                    logger.error("An operation waits", operation=str(operation_id), error=safe_message(error))
+                    logger.error("An operation step failed", operation=str(operation_id), error=safe_message(error))
                     continue
                 if result is None:
                     continue

@@ -1,8 +1,8 @@
 """Operations: requests that run in steps, such as bulk retries or reprocessing.
 
-An operation is a row in `operation`. An operation on listed dead letters has one row in `operation_item` for each of
-them, and its result is written once. `engine` runs operations. All functions except `unfinished` and `delete_expired`
-require a transaction of `Database.tenant`.
+An operation is a row in `operation`. If it lists its items (`LISTED_ACTIONS`), each item is a row in `operation_item`,
+whose result is written once. `engine` runs operations. All functions except `unfinished` and `delete_expired` require a
+transaction of `Database.tenant`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from counterfoil.db import Connection
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 
 DeadLetterAction = Literal["retry", "resolve", "ignore"]
-"""Actions on listed dead letters."""
+"""Actions whose operations list their dead letters."""
 Action = Literal[DeadLetterAction, "purge", "restore", "export", "extract", "match"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 LISTED_ACTIONS: tuple[Action, ...] = get_args(DeadLetterAction)
 """Actions whose operations list their items. Operations with other actions iterate over a cursor."""
 REPROCESSING: Mapping[str, str] = {"extract": "ingestion", "match": "matching"}
-"""Worker by action on documents. All other actions are on dead letters."""
+"""Workers of the actions on documents. All other actions are on dead letters."""
 MAX_RATES: Mapping[str, int] = {**dict.fromkeys(LISTED_ACTIONS, 500), **dict.fromkeys(REPROCESSING, 1000)}
 """Maximum rate by action, for actions with a rate: dead letters per second, or documents per minute."""
 State = Literal["selecting", "canary", "running", "paused", "done", "canceled", "halted"]
@@ -58,14 +58,14 @@ class Operation:
     rate: int | None
     """Dead letters per second, or documents per minute. None if unlimited."""
     canary: int | None
-    """Number of items that are retried first. The operation waits for their outcome. None if there is no canary."""
+    """Number of items to retry before the operation waits for their outcome. None if there is no canary."""
     requested_by: str
     requested_at: datetime
     state: State
     version: int
     """Increases with each change of state or rate, but not with progress."""
     reason: str | None
-    """Reason why the operation halted or paused automatically."""
+    """Reason why the operation was halted or paused automatically."""
     ended_at: datetime | None
     cursor_at: datetime | None
     cursor_id: UUID | None
@@ -77,12 +77,12 @@ class Operation:
     failed: int
     skipped: int
     canary_started_at: datetime | None
-    """Time when the wait for the canary began."""
+    """Time when the wait for the canary started."""
     canary_passed_at: datetime | None
     last_step_at: datetime
-    """Time until which the rate is used up. For an export, the end of the lease of the process that writes the file."""
+    """Due time of the next item at the operation's rate. For an export, the end of the writing process's lease."""
     restored_at: datetime | None
-    """Time when the restore of a purge was requested."""
+    """Time when the restore was requested, for a purge."""
     file: Mapping[str, Any] | None
     """Fields of an export's file (`dead_letters.export.ExportFile`)."""
 
@@ -195,7 +195,7 @@ def record(
     at: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add an audit entry for an event of an operation: a single entry, regardless of the number of items."""
+    """Add one audit entry for an event of an operation, regardless of the number of items."""
     entry = operation.to_audit_record(event, by, at, dict(detail or {}))
     if entry is not None:
         audit.record(connection, operation.tenant_id, entry)
@@ -294,7 +294,7 @@ ORDER BY number LIMIT %(limit)s
 def items(
     connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
 ) -> list[OperationItem]:
-    """Return at most `limit` items after the number `after`, optionally only those with `result`."""
+    """Return at most `limit` items numbered above `after`, optionally filtered by `result`."""
     values = {"id": operation_id, "after": after, "result": result, "limit": limit}
     return [OperationItem(*row) for row in connection.execute(_ITEMS, values)]
 
@@ -314,14 +314,12 @@ def change_state(
 ) -> Operation:
     """Pause, resume or cancel an operation, and add an audit entry.
 
-    Items that have started continue: these are the items of up to 75 seconds. On resume, the wait for a canary starts
-    over.
+    Items that were already started continue, for up to 75 seconds. After a resume, the wait for a canary starts over.
 
     Raises:
         OperationNotFoundError: the tenant has no such operation.
         VersionConflictError: the operation is not at `version`.
-        OperationStateError: the operation has ended, or is already paused, or cannot be resumed because it is not
-            paused.
+        OperationStateError: the operation has ended, is already paused, or cannot be resumed because it is not paused.
     """
     operation = _lock(connection, operation_id, version)
     states: dict[OperationCommand, State] = {
@@ -355,7 +353,7 @@ def change_rate(
 ) -> Operation:
     """Change an operation's rate, and add an audit entry.
 
-    Items that have started keep their due times, so the previous rate applies for up to 75 seconds.
+    Items that were already started keep their due times, so the previous rate applies for up to 75 seconds.
 
     Raises:
         OperationNotFoundError: the tenant has no such operation.
@@ -405,10 +403,10 @@ _DELETE = "DELETE FROM operation WHERE id = %s"
 
 
 def delete_expired(connection: Connection, now: datetime, *, batch_size: int = DELETE_BATCH_SIZE) -> int:
-    """Delete the operation that ended first, if its retention has expired.
+    """Delete the operation that ended earliest, if its retention has expired.
 
-    Runs as counterfoil_maintenance. Deletes at most `batch_size` of its items per call, and the operation itself with
-    the last items. Returns the number of deleted operations.
+    Runs as counterfoil_maintenance. Each call deletes at most `batch_size` of its items. The last of these calls also
+    deletes the operation. Returns the number of deleted operations, 0 or 1.
     """
     row = connection.execute(_EXPIRED, [now - RETENTION]).fetchone()
     if row is None:

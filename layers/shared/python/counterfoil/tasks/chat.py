@@ -1,10 +1,10 @@
 """Conversations with a language model: messages, their order, and the task type that answers them.
 
-A message is a task of the type `chat_completion`. It gets its number when the task is accepted, and messages are
-answered in the order of their numbers. If an earlier message in the conversation may still be answered, the task is
-deferred. It is woken when the earlier task ends, regardless of the outcome. The reply is written once per task, in the
-transaction that marks the task as succeeded. If a message's task failed or was canceled, the message has no reply, and
-later messages do not wait for it.
+A task of the type `chat_completion` answers each message. The message gets its number when the task is accepted, and
+messages are answered in the order of their numbers. While an earlier message in the conversation may still be answered,
+the task is deferred. It is woken when the earlier task ends, regardless of the outcome. The reply is written once per
+task, in the transaction that marks the task as succeeded. If a message's task failed or was canceled, the message has
+no reply, and later messages do not wait for it.
 
 A conversation belongs to one user, and is not visible to anyone else. The user can delete it, and the watchdog deletes
 it three months after its last use. Messages and replies in a conversation are numbered from 1, without gaps. Taking a
@@ -39,16 +39,16 @@ from counterfoil.tasks.task_type import AcceptedTask, RetryLaterError, Services,
 
 Role = Literal["user", "assistant"]
 PREVIEW_CHARS = 100
-"""Maximum characters of the first message that a list of conversations shows."""
+"""Number of characters of the first message that a list of conversations shows."""
 MAX_TRANSCRIPT_BYTES = 2_000_000
-"""Maximum bytes of JSON in a transcript. Lambda's limit is 6 MB, and it can encode a two-byte character as six bytes.
-"""
+"""Maximum bytes of JSON in a transcript. Lambda's limit for a response is 6 MB, and Lambda can encode a two-byte
+character as six bytes."""
 MESSAGE_OVERHEAD_BYTES = 300
-"""Bytes of JSON around a message's text, rounded up."""
+"""Upper bound for the bytes of JSON around a message's text."""
 MESSAGE_OVERHEAD_TOKENS = 4
 """Tokens per message for the markers that name the speaker."""
 RECHECK_DELAY = timedelta(minutes=20)
-"""Delay of a blocked message if nothing wakes it. It exceeds SQS's maximum delay, so that the SQS message stays in the
+"""Delay of a blocked message if nothing wakes it. It exceeds SQS's maximum delay, so the SQS message stays in the
 outbox and does not fill the retry queue."""
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz "
@@ -66,9 +66,9 @@ def estimate_tokens(text: str) -> int:
 
     The estimate is 2 tokens per 5 lowercase ASCII letters and spaces, 4 tokens per 5 other bytes of UTF-8, plus
     MESSAGE_OVERHEAD_TOKENS. It was compared with three public tokenizers (OpenAI's cl100k and o200k, Anthropic's from
-    2023). For prose in twelve languages, code, JSON, tables of numbers, UUIDs and emoji, it was 1.0 to 2.6 times their
-    largest count. For random base64 and rare ideographs, it was 0.8 to 0.9 times that count. A window of N estimated
-    tokens holds at least about N/2 of a model's tokens.
+    2023). For prose in twelve languages, code, JSON, tables of numbers, UUIDs and emoji, it was 1.0 to 2.6 times the
+    largest of their counts. For random base64 and rare ideographs, it was 0.8 to 0.9 times that count. A window of N
+    estimated tokens therefore holds about N/2 actual tokens or more.
     """
     content = text.encode(errors="replace")
     other_bytes = len(content.translate(None, _LETTERS))
@@ -94,7 +94,7 @@ WHERE id = %(session)s AND (%(any_user)s OR user_id IS NOT DISTINCT FROM %(user)
 RETURNING tenant_id, last_number
 """
 
-# An attempt that ends wakes only messages that were already waiting when it checked.
+# Waits for tasks that are ending, because each of them wakes only messages that existed when it ended.
 _LOCK_PENDING_TASKS = """
 SELECT FROM chat_message earlier JOIN task t ON t.id = earlier.job_id
 WHERE earlier.session_id = %s AND earlier.role = 'user' AND t.status IN ('pending', 'in-progress')
@@ -112,8 +112,8 @@ def append_user_message(
 ) -> int:
     """Append a user's message, which the task `job_id` answers. Returns the message's number.
 
-    Waits for earlier tasks that are ending. Otherwise an attempt at the new task could see them as unfinished, and
-    nothing would wake the new task.
+    Waits for earlier tasks that are ending. Otherwise an attempt at the new task could see an earlier task as
+    unfinished after that task had already woken its dependents.
 
     Raises:
         SessionNotFoundError: the conversation does not exist or belongs to another user.
@@ -162,7 +162,7 @@ def _insert_message(
 
 
 def lock_session(connection: Connection, session_id: UUID, user_id: str | None) -> None:
-    """Lock a user's conversation until the transaction ends, so that no message is added.
+    """Lock a user's conversation until the transaction ends, so no message can be added.
 
     Raises:
         SessionNotFoundError: the conversation does not exist or belongs to another user.
@@ -203,7 +203,7 @@ class Session:
     messages: int
     """Number of messages, including replies."""
     preview: str
-    """Start of the first message."""
+    """First PREVIEW_CHARS characters of the first message."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Transcript:
     """Whether the conversation has more messages after these."""
 
 
-# JSON is never shorter than its text, so most texts that do not fit are not converted to JSON.
+# A text is never longer than its JSON. Most texts that exceed the limit are excluded before the conversion to JSON.
 _TRANSCRIPT = """
 SELECT m.number, m.role, m.content, m.job_id, m.created_at,
        CASE WHEN t.id IS NOT NULL THEN coalesce(t.status, 'canceled') END
@@ -252,10 +252,10 @@ def transcript(
     limit: int = 1000,
     max_bytes: int = MAX_TRANSCRIPT_BYTES,
 ) -> Transcript:
-    """Return the messages after the number `after`, in order.
+    """Return the messages with numbers greater than `after`, in order.
 
-    Returns at most `limit` messages, with at most `max_bytes` bytes of JSON in UTF-8 in total. The first message is
-    always included.
+    Returns at most `limit` messages, with a total of at most `max_bytes` bytes of JSON. The first message is always
+    included.
 
     Raises:
         SessionNotFoundError: the conversation does not exist or belongs to another user.
@@ -301,7 +301,7 @@ def list_sessions(
 
 
 class Message(BaseModel):
-    """A user's message. If `session_id` is omitted, it starts a new session with the job's id."""
+    """A user's message. If `session_id` is omitted, the message starts a new session with the job's id."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -330,7 +330,7 @@ EXISTS (
 _PENDING = f"""
 SELECT m.session_id, m.number, m.content, {_EARLIER_PENDING} FROM chat_message m
 WHERE m.job_id = %s AND m.role = 'user'
-"""  # noqa: S608  # only our own text
+"""  # noqa: S608  # the expression above
 _IS_BLOCKED = f"SELECT {_EARLIER_PENDING} FROM chat_message m WHERE m.job_id = %s AND m.role = 'user'"  # noqa: S608
 
 # Messages without a reply are skipped, because one of them may have caused the model's failure.
@@ -373,8 +373,8 @@ def history(connection: Connection, session_id: UUID, number: int, budget: int) 
 def accept(connection: Connection, task: AcceptedTask, payload: Message) -> None:
     """Append the message to its conversation if today's model budget permits a reply.
 
-    The budget may still be used up by the time the message is answered. This check prevents users without budget from
-    creating dead letters.
+    This check prevents users without budget from creating dead letters. The budget may still be used up before the
+    message is answered.
 
     Raises:
         RetryLaterError: the budget is used up.
@@ -417,7 +417,7 @@ def complete(attempt: TenantAttempt, _payload: Message, services: Services) -> T
     request = llm.LlmRequest(settings.chat_system_prompt, pending.content, llm.CHAT, attempt.tenant_id, job_id, turns)
     try:
         reply = services.llm().chat(request, attempt.deadline).content
-    except llm.BudgetExceededError as error:  # a failure informs the user today, and does not block the next message
+    except llm.BudgetExceededError as error:  # fails instead of deferring, so the user is informed today
         raise PermanentError(_until_tomorrow(error)) from error
 
     def effects(connection: Connection) -> Effects:

@@ -22,12 +22,12 @@ from counterfoil.tasks.task_type import Services, TaskType
 MAX_BODY_BYTES = 64 * 1024
 """Maximum bytes of a stored response body, and maximum characters of a request body."""
 MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096
-"""Maximum bytes of JSON for the response body. A control character needs six of them. The other 4096 bytes are reserved
-for the other fields."""
+"""Maximum bytes of JSON for the response body, which encodes a control character as six bytes. The remaining 4096 bytes
+are reserved for the other fields."""
 MAX_CONTENT_TYPE_CHARS = 255
 MAX_HEADERS = 32
 MIN_SECONDS_LEFT = 2.0
-"""Minimum remaining seconds of an attempt to make a call."""
+"""Minimum seconds left in an attempt to make the call."""
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?|")
@@ -43,7 +43,7 @@ _CLIENT_HEADERS = {
     "transfer-encoding",
     "upgrade",
 }
-"""Headers that the client sets."""
+"""Headers that callers cannot set, because the HTTP client sets them."""
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
@@ -66,20 +66,20 @@ class HttpRequest(BaseModel):
     url: str = Field(max_length=MAX_URL_CHARS, pattern="^https?://")
     headers: Annotated[dict[str, str], AfterValidator(_check_headers)] = Field(default={}, max_length=MAX_HEADERS)
     body: str | None = Field(default=None, max_length=MAX_BODY_BYTES)
-    """Body, sent in UTF-8. The caller states its type in the header `content-type`."""
+    """Body, encoded as UTF-8. The caller sets the header `content-type`."""
 
 
 def check(payload: HttpRequest, settings: Settings) -> None:
     """Reject a URL that can never be called. The host name is not resolved.
 
     Raises:
-        RejectedRequestError: the URL is not permitted. The message contains the reason and what to do.
+        RejectedRequestError: the URL is not permitted. The message states the reason and a remedy.
     """
     _check_address(build_egress(settings), payload.url)
 
 
 def build_egress(settings: Settings) -> Egress:
-    """Return the client for these tasks. They have a different allowlist than webhooks."""
+    """Return the client for these tasks. Its allowlist differs from the allowlist for webhooks."""
     return Egress(settings.http_request_allowlist)
 
 
@@ -93,7 +93,7 @@ def _check_address(egress: Egress, url: str) -> None:
 
 
 def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Services) -> JsonValue:
-    """Make the call. Returns `status`, `content_type`, `body` as text, and whether it is `truncated`.
+    """Make the call. Returns `status`, `content_type`, `body` as text, and the flag `truncated`.
 
     Raises:
         RejectedRequestError: the address is not permitted, or the server rejected the call.
@@ -126,7 +126,7 @@ HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, 
 
 
 def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
-    """Return the part of a response to store, within the size limit and as text that PostgreSQL can store."""
+    """Return the fields of a response to store. The body is truncated, and contains no NUL."""
     decoder = getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(response.body, final=not response.is_truncated).replace("\x00", "\ufffd")
     content_type = response.headers.get("content-type")
@@ -140,7 +140,7 @@ def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
 
 
 def _truncate(text: str, max_bytes: int) -> str:
-    """Return the longest prefix of a text that needs at most `max_bytes` bytes of JSON."""
+    """Return the longest prefix of a text that takes at most `max_bytes` bytes as JSON."""
     low, high = 0, len(text) + 1
     while high - low > 1:
         middle = (low + high) // 2

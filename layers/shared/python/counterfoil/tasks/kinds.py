@@ -9,9 +9,8 @@ TASKS = register(
         description_query="SELECT jsonb_build_object('task_type', task_type), created_at FROM task WHERE id = %(id)s",
         max_attempts="t.max_retry + 1",
         body_query="SELECT id, body FROM task_messages(%(ids)s)",
-        # Selects the next message of the same conversation, if no earlier message is unanswered. After the query has
-        # waited for the lock, it sees the current state of that message, or selects the following message if that one
-        # has ended.
+        # Selects the task of the next unfinished message in the conversation, if no earlier task is unfinished. If the
+        # query waits for a lock, it checks the row again, and selects a later message if this task has ended.
         dependents_query="""
         SELECT t.id, t.next_attempt_at IS NOT NULL FROM chat_message m
         JOIN chat_message next ON next.session_id = m.session_id AND next.number > m.number

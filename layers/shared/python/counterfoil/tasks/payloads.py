@@ -1,9 +1,8 @@
 """Payloads of tasks: canonical form, size limits, and storage of large payloads in S3.
 
-The size limit for an SQS message is 1 MiB, and the limit for a batch of ten is the same. A payload of more than
-INLINE_BYTES is stored in S3, and the message contains its key (claim check). The object is stored as long as its task,
-because a failed task can be retried. The table `payload_deletion` lists objects without a task, which the watchdog
-deletes.
+SQS limits both a message and a batch of ten messages to 1 MiB. A payload of more than INLINE_BYTES is stored in S3, and
+the message contains its key (claim check). The object is retained as long as its task, because a failed task can be
+retried. The watchdog deletes objects without a task, which the table `payload_deletion` lists.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from counterfoil.errors import InvalidMessageError, RejectedRequestError
 MAX_PAYLOAD_BYTES = 256 * 1024
 """Maximum size of a payload or result as canonical JSON."""
 INLINE_BYTES = 96 * 1024
-"""Maximum size of a payload inside a message, so that ten messages with overhead fit into a batch of 1 MiB."""
+"""Maximum size of a payload inside a message. Ten messages with overhead fit into a batch of 1 MiB."""
 PREFIX = "tasks/"
 """Key prefix of payloads in the uploads bucket."""
 
@@ -54,7 +53,7 @@ def to_canonical_json(value: JsonValue, noun: str = "payload") -> bytes:
 
 
 def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
-    """Return the SHA-256 hash of a request's canonical JSON, 32 bytes. Equal requests have equal hashes."""
+    """Return the SHA-256 hash of a request's canonical JSON. Equal requests have equal hashes."""
     return hashlib.sha256(
         to_canonical_json({"task_type": task_type, "payload": payload, "max_retry": max_retry})
     ).digest()
@@ -78,12 +77,12 @@ def validate_size(value: JsonValue, noun: str = "payload") -> bytes:
 
 
 def fits_inline(payload: Payload) -> bool:
-    """Return True if a payload fits into a message, with all non-ASCII characters escaped."""
+    """Return True if a payload fits into a message, even with all non-ASCII characters escaped."""
     return len(json.dumps(payload)) + _expanded_chars(payload) <= INLINE_BYTES
 
 
 def _expanded_chars(value: JsonValue) -> int:
-    """Return the number of characters that PostgreSQL adds to a JSON value.
+    """Return the number of characters by which PostgreSQL's JSON is longer than Python's.
 
     For example, PostgreSQL writes 1e300 with 301 digits.
     """

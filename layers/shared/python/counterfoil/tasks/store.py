@@ -1,4 +1,4 @@
-"""Tasks in PostgreSQL: submit them once per idempotency key, read, list, cancel and run them."""
+"""Submits, reads, lists and cancels tasks in PostgreSQL. An idempotency key creates at most one task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def read_task_message(body: str) -> ParsedMessage:
 
     Raises:
         InvalidMessageError: the message is permanently invalid.
-        UnsupportedSchemaError: the message has a newer version than this code.
+        UnsupportedSchemaError: the message has a newer schema version than this code.
     """
     message = validate(TaskMessage, parse_json_body(body), _invalid_message)
     return ParsedMessage([Message(work_id=message.job_id, revision=message.revision, send_number=message.send_number)])
@@ -147,7 +147,7 @@ class Task(TaskSummary):
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """A finished attempt."""
+    """An attempt that has ended."""
 
     revision: int
     attempt: int
@@ -160,7 +160,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True)
 class SubmittedTask:
-    """A submitted task."""
+    """Result of `submit`."""
 
     task: Task
     is_new: bool
@@ -178,10 +178,10 @@ def build_request(
     user_id: str | None = None,
     settings: Settings | None = None,
 ) -> TaskRequest:
-    """Validate a request.
+    """Validate a request to submit a task.
 
-    By default, `max_retry` is the configured limit, `idempotency_key` is a new UUID, and `settings` are the default
-    settings.
+    By default, `max_retry` is the configured limit, `idempotency_key` is a new UUID, and `settings` are read from the
+    environment.
 
     Raises:
         InvalidPayloadError: the payload does not match its type's schema.
@@ -228,8 +228,8 @@ ON CONFLICT (tenant_id, idempotency_key) DO NOTHING
 RETURNING revision, send_number
 """
 # A payload is scheduled for deletion before it is written, and its entry is removed when the task is accepted. The
-# entry is due after a day, which is longer than any transaction, so a due entry cannot belong to a concurrent
-# submission.
+# entry becomes due after a day. No transaction takes that long, so a due entry cannot belong to a submission in
+# progress.
 _SCHEDULE_DELETION = "INSERT INTO payload_deletion (key, tenant_id, due_at) VALUES (%s, %s, now() + interval '1 day')"
 _CANCEL_DELETION = "DELETE FROM payload_deletion WHERE key = %s AND due_at > now() + interval '1 hour'"
 
@@ -239,8 +239,8 @@ def submit(
 ) -> SubmittedTask:
     """Accept a task, or return the task that was accepted with the same key.
 
-    Concurrent requests with the same key create only one row and one message, because the key is unique. `bucket`
-    stores payloads that are too large for a message.
+    Concurrent requests with the same key create only one row and one message, because the key is unique. `bucket` is
+    the S3 bucket for payloads that are too large for a message.
 
     Raises:
         IdempotencyKeyConflictError: a different request, or another user, has used this key.
@@ -252,9 +252,9 @@ def submit(
     payload_s3_key = None
     if not payloads.fits_inline(request.payload):
         if bucket is None:
-            raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
+            raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
         payload_s3_key = payloads.payload_key(tenant_id, job_id)
-        # A repeated request must not write a second object. If requests are concurrent, the insert accepts one of them.
+        # A repeated request must not write a second object. If requests are concurrent, only one is inserted.
         submitted = _find_or_schedule_deletion(database, tenant_id, request, payload_s3_key)
         if submitted is not None:
             return submitted
@@ -322,7 +322,7 @@ def _find_by_key(connection: Connection, request: TaskRequest) -> SubmittedTask 
     """Return the task that was accepted with the request's key, if any.
 
     Raises:
-        IdempotencyKeyConflictError: that task's request or user differs.
+        IdempotencyKeyConflictError: the accepted task has a different request or user.
     """
     row = connection.execute(_BY_KEY, [request.idempotency_key]).fetchone()
     if row is None:
@@ -375,7 +375,7 @@ class TaskFilter:
     task_type: str | None = None
     created_from: datetime | None = None
     created_until: datetime | None = None
-    """Exclusive."""
+    """Exclusive upper bound."""
     user_id: str | None = None
     after: tuple[datetime, UUID] | None = None
     """Creation time and id of the last task on the previous page."""
@@ -412,7 +412,7 @@ def page(connection: Connection, filter_: TaskFilter, limit: int) -> list[TaskSu
 
 # -- cancel -----------------------------------------------------------------------------------------------------------
 
-# The claim token of an attempt in progress becomes stale, so the attempt cannot change anything.
+# The new claim token makes an attempt in progress stale, so the attempt cannot write its effects.
 _CANCEL_ALL = """
 UPDATE task SET status = NULL, skip_reason = %(reason)s, canceled_at = %(now)s, ended_at = %(now)s,
     claim_token = nextval('claim_token'), claimed_at = NULL, lease_expires_at = NULL, next_attempt_at = NULL
@@ -457,12 +457,12 @@ def store_large_payload(
 ) -> str | None:
     """Upload a large replacement payload, and return its key, or None if the payload fits into a message.
 
-    The object is deleted a day later unless `replace_payload` was committed. Raises the same errors as `submit`.
+    The object is deleted after a day, unless `replace_payload` is committed. Raises the same errors as `submit`.
     """
     if payloads.fits_inline(payload):
         return None
     if bucket is None:
-        raise InvalidSettingsError("UPLOADS_BUCKET is not set: it names the bucket that large payloads go to.")
+        raise InvalidSettingsError("UPLOADS_BUCKET is not set. Large payloads require a bucket.")
     key = payloads.new_payload_key(tenant_id, job_id)
     with database.tenant(tenant_id) as connection:
         connection.execute(_SCHEDULE_DELETION, [key, tenant_id])
@@ -478,7 +478,7 @@ def replace_payload(
     `payload_s3_key` is the result of `store_large_payload`. The watchdog deletes the previous object.
 
     Raises:
-        ServiceUnavailableError: the uploaded object may have been deleted because it is too old.
+        ServiceUnavailableError: the uploaded object is too old, and may have been deleted.
     """
     if payload_s3_key is not None and connection.execute(_CANCEL_DELETION, [payload_s3_key]).rowcount == 0:
         raise ServiceUnavailableError("The uploaded payload has expired. Retry.")

@@ -76,15 +76,14 @@ class TaskType:
     run: Callable[[TenantAttempt, Any, Services], JsonValue | TaskResult]
     """Runs one attempt. Every blocking call must end within `attempt.deadline.remaining()` seconds."""
     check: Callable[[Any, Settings], None] | None = None
-    """Raises RejectedRequestError for a task that can never run in this deployment, before it is accepted. It calls no
-    service."""
+    """Raises RejectedRequestError if a submitted task could never run in this deployment. It calls no service."""
     on_accept: Callable[[Connection, AcceptedTask, Any], None] | None = None
     """Runs once, in the transaction that accepts a task. A RejectedRequestError, such as RetryLaterError, rejects the
     task."""
     enabled_by: str | None = None
     """Name of the setting that enables the type, or None if the type is always enabled."""
     is_private: bool = False
-    """Whether only the user who submitted the task may see its result, regardless of other users' roles."""
+    """Whether only the user who submitted a task may see its result, whatever roles other users have."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if `enabled_by` is not a setting."""

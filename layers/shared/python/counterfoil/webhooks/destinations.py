@@ -22,7 +22,7 @@ WORKER = "document_output"
 SUPERSEDED_REASON = "A newer revision is delivered instead."
 Subject = Literal["cluster", "document", "offers"]
 SECRET_OVERLAP = timedelta(hours=24)
-"""Time after a rotation during which calls are also signed with the previous secret."""
+"""Time after a rotation in which calls are also signed with the previous secret."""
 SECRET_PREFIX = "whsec_"  # noqa: S105  # a prefix, not a secret
 MAX_PREFIX_CHARS = 200
 DEFAULT_EVENTS = ("cluster", "document")
@@ -42,7 +42,7 @@ class Destination:
     """URL of a webhook, or key prefix of an export."""
     is_active: bool
     allows_internal: bool
-    """Whether a webhook may call allowlisted internal addresses."""
+    """Whether a webhook's URL may be an allowlisted internal address."""
     tenant_slug: str
 
 
@@ -112,14 +112,14 @@ def list_active(connection: Connection, tenant_id: UUID) -> list[ActiveDestinati
 def add(connection: Connection, change: Change, new: NewDestination, allowlist: Sequence[str] = ()) -> str | None:
     """Add a destination. For a webhook, return the signing secret, which cannot be read again.
 
-    A webhook may call internal addresses only if it is added with an `allowlist` that contains them.
+    The URL may be an internal address only if `allowlist` contains it.
 
     Raises:
         RejectedRequestError: the name is invalid or taken, or results cannot be delivered to this address.
     """
     if not _NAME.fullmatch(new.name):
         raise RejectedRequestError(
-            f"'{new.name}' cannot name a destination: use at most 63 lower-case letters a-z, digits and hyphens."
+            f"'{new.name}' is not a valid destination name: use at most 63 lowercase letters a-z, digits and hyphens."
         )
     _check_address(new, allowlist)
     for other in list_active(connection, change.tenant_id):
@@ -153,11 +153,11 @@ def _check_address(new: NewDestination, allowlist: Sequence[str]) -> None:
             raise RejectedRequestError(f"'{new.address}' cannot be a webhook: {reason}.")
     elif len(new.address) > MAX_PREFIX_CHARS or not _PREFIX.fullmatch(new.address):
         raise RejectedRequestError(
-            f"'{new.address}' cannot be a prefix for exports: use a-z, 0-9, '.', '_' and '-', separated by '/'."
+            f"'{new.address}' cannot be a prefix for exports: use A-Z, a-z, 0-9, '.', '_' and '-', separated by '/'."
         )
 
 
-# Rows are locked in the order of their ids, like in claims and `_UPSERT_JOBS`.
+# Rows are locked in id order, as in claims and `_UPSERT_JOBS`.
 _CLEAR_PAYLOADS = """
 UPDATE output_job SET payload = 'null'
 WHERE id IN (SELECT id FROM output_job WHERE destination_id = %s AND payload <> 'null' ORDER BY id FOR UPDATE)
@@ -185,7 +185,7 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
 def rotate_secret(connection: Connection, change: Change, name: str) -> str | None:
     """Create and return a new signing secret for a webhook, or None if no active webhook has this name.
 
-    Calls are also signed with the previous secret for SECRET_OVERLAP. A webhook has at most two secrets.
+    For SECRET_OVERLAP, calls are also signed with the previous secret. Older secrets are deleted.
     """
     row = connection.execute(
         "SELECT id FROM destination WHERE tenant_id = %s AND name = %s AND kind = 'webhook' AND disabled_at IS NULL "
@@ -214,7 +214,7 @@ def _new_secret(connection: Connection, tenant_id: UUID, destination_id: UUID, n
 
 _DESTINATIONS = "SELECT id FROM destination WHERE tenant_id = %s AND disabled_at IS NULL AND %s = ANY(events)"
 
-# Jobs are locked in the order of their ids, like in claims. A job with an unchanged payload is not changed.
+# Jobs are locked in id order, as in claims. A job with an unchanged payload is not updated.
 _UPSERT_JOBS = """
 INSERT INTO output_job AS job (id, tenant_id, destination_id, subject, subject_id, schema_version, payload,
                                requested_at, created_at)
@@ -252,7 +252,7 @@ def enqueue(
     """Enqueue deliveries of an event to the subscribed destinations, in the caller's transaction.
 
     `data` returns the JSON text for `data` in the body, or None if the subject no longer exists. It is called only if a
-    destination subscribes to the event. Unchanged data causes no new delivery, so a call can be repeated. The deletion
+    destination subscribes to the event. Unchanged data is not delivered again, so the call is idempotent. The deletion
     of a subject is delivered only to destinations that have a job for it. Returns the messages to send.
     """
     rows = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()

@@ -1,12 +1,12 @@
 """Renders a delivery: a revision's JSON body and its signature, and the files of an export.
 
-The body is a JSON object with the following fields. All attempts at a revision have the same bytes.
+The body is a JSON object with the following fields. It is identical, byte for byte, in all attempts at a revision.
 
 - `schema_version`
 - `id`: also the Idempotency-Key
 - `event`: "cluster", "document" or "offers"
 - `subject_id` and `revision`
-- `created_at`: start of this revision, ISO 8601 in UTC
+- `created_at`: time when this revision was requested, ISO 8601 in UTC
 - `data`: null if the subject no longer exists
 """
 
@@ -28,7 +28,7 @@ from counterfoil import aws
 from counterfoil.errors import RejectedRequestError, ServiceUnavailableError
 
 SCHEMA_VERSION = 1
-"""Schema version of new bodies. A revision keeps the version with which it was requested."""
+"""Schema version of new revisions. An existing revision keeps its version."""
 
 COLUMNS = (
     "subject_id",
@@ -53,9 +53,9 @@ COLUMNS = (
 _NUMBERS = ("invoice", "credit_note", "po", "confirmation", "delivery_note", "receipt", "contract")
 _DATES = ("invoice", "credit_note", "order", "confirmation", "delivery", "receipt", "contract")
 _SAFE = r"\w'(\[{<#/§€$£"
-"""Safe first characters: no spreadsheet treats them as the start of a formula. An apostrophe marks text."""
+"""Safe first characters, which no spreadsheet treats as the start of a formula. An apostrophe marks a cell as text."""
 _UNSAFE = re.compile(rf"\A(?![ \u00a0]*(?:[{_SAFE}]|\Z))|(?<=[;|\t\r\n])(?![ \u00a0]*(?:[{_SAFE};\t\r\n]|\Z))")
-"""Matches before any other first character of a cell, or of a part that some spreadsheets treat as a cell."""
+"""Matches before an unsafe first character of a cell, or of a part that some spreadsheets treat as a cell."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class OutputJob:
     schema_version: int
     requested_at: datetime
     payload: str
-    """JSON text from PostgreSQL, so that numbers are not parsed and rounded."""
+    """JSON text from PostgreSQL. It is delivered without parsing, because parsing could round numbers."""
 
     @property
     def key(self) -> str:
-        """Idempotency-Key, the same for every attempt at a revision."""
+        """Idempotency-Key, identical for every attempt at a revision."""
         return f"{self.id}:{self.revision}"
 
     @property
     def created_at(self) -> str:
-        """Start of the revision in UTC (ISO 8601), with a fixed length so that texts sort by time."""
+        """Time when the revision was requested, in UTC (ISO 8601). The fixed length makes texts sort by time."""
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -142,10 +142,10 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def to_csv_cell(value: Any) -> str:
-    """Return a cell's text, with an apostrophe before each part that may be unsafe at its start.
+    """Return a cell's text, with an apostrophe before each part whose first character may be unsafe.
 
-    Safe characters are listed, because spreadsheets treat more characters than those in OWASP's list (= + - @, tab,
-    carriage return) as the start of a formula or a command. Numbers are unchanged.
+    Safe characters are listed instead of unsafe ones, because spreadsheets treat more characters than OWASP lists
+    (= + - @, tab, carriage return) as the start of a formula or command. Numbers are unchanged.
     """
     if value is None:
         return ""
@@ -165,8 +165,8 @@ def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
     """Return the value of SIGNATURE_HEADER, with one `v1` for each active secret.
 
     `t` is `timestamp`, in seconds since 1970. Each `v1` is the HMAC-SHA256 of `t`, a full stop and the body, with one
-    secret (UTF-8) as the key. A receiver computes it with its own secret. It must reject times more than five minutes
-    old, so that a recorded call cannot be replayed later.
+    secret (UTF-8) as the key. A receiver computes the HMAC with its own secret. To prevent replay of a recorded call,
+    it must reject timestamps that are more than five minutes old.
     """
     signed = f"{timestamp}.".encode() + body
     digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
@@ -176,7 +176,7 @@ def sign(body: bytes, secrets: Sequence[str], timestamp: int) -> str:
 PREFIX = "exports/"
 """Prefix of all exports: exports/{tenant}/{destination's prefix}/{clusters|documents|offers}/{id}.{json|csv}."""
 _JOB, _REVISION, _CREATED_AT = "job", "revision", "created-at"
-"""Metadata keys of an exported object. They identify the revision that it was written from."""
+"""Metadata keys of an exported object. Their values identify the revision in the file."""
 
 
 def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) -> str:
@@ -198,7 +198,7 @@ def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> 
 
 
 def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: str) -> None:
-    """Write a file unless a newer one exists, so that a slow attempt does not replace it.
+    """Write a file unless a newer file exists, because a slow attempt must not replace a newer file.
 
     Raises:
         ServiceUnavailableError: another attempt wrote the file at the same time.
@@ -239,10 +239,10 @@ def _head_object(bucket: str, key_: str) -> Mapping[str, Any] | None:
 
 
 def _is_newer(existing: Mapping[str, Any], job: OutputJob) -> bool:
-    """Return True if a file was written from a later state than that of `job`.
+    """Return True if a file is newer than `job`.
 
-    Revisions can be compared only within one job. The file of an earlier destination with the same prefix comes from
-    another job, so the times are compared instead.
+    Only revisions of the same job can be compared. If an earlier destination with the same prefix wrote the file, it
+    comes from another job, so the times are compared instead.
     """
     metadata: Mapping[str, str] = existing.get("Metadata", {})
     if metadata.get(_JOB) != str(job.id):
