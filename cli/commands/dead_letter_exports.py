@@ -38,7 +38,7 @@ TIMEOUT_SECONDS = 60.0
 CHUNK = 1024 * 1024
 
 
-def export_(  # noqa: PLR0913  # one for each option
+def export_(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
     *,
@@ -130,7 +130,7 @@ def _format(file: Path, chosen: str | None) -> str:
 
 @contextmanager
 def _replacement_file(file: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `file` when it is complete. After a failure, `file` is unchanged.
+    """Open a temporary file, which replaces `file` unless the block fails.
 
     Raises:
         UsageError: `file` cannot be written.

@@ -21,7 +21,7 @@ RESULTS = {
     "extract": "documents started",
     "match": "documents started",
 }
-"""Description of succeeded items, for actions without a list of items."""
+"""Label for succeeded items, for actions that do not list their items."""
 STYLES = {
     "selecting": "cyan",
     "canary": "cyan",

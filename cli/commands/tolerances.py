@@ -44,7 +44,7 @@ def _direction(limits: Sequence[str], option: str) -> tuple[str | None, str | No
             raise UsageError(f"'{text}' is not a limit: use a number like 0.05, a percentage like 2%, or {ANY}.")
         is_percentage = match is not None and bool(match[2])
         if (ANY in limits and number > 0) or (percent if is_percentage else absolute) is not None:
-            raise UsageError(f"'{text}' is one too many: give one number and one percentage, or only {ANY}.")
+            raise UsageError(f"Too many limits: '{text}'. Give at most one number and one percentage, or only {ANY}.")
         if match is None:
             continue
         if is_percentage:
@@ -54,7 +54,7 @@ def _direction(limits: Sequence[str], option: str) -> tuple[str | None, str | No
     return absolute, percent
 
 
-def tolerances(  # noqa: PLR0913  # one for each option
+def tolerances(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     slug: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
@@ -65,7 +65,7 @@ def tolerances(  # noqa: PLR0913  # one for each option
     ] = None,
     supplier: Annotated[str | None, typer.Option(help="Only for this supplier, by VAT id or name.")] = None,
     article: Annotated[
-        str | None, typer.Option(help="Only for this article, by the supplier's or the buyer's number.")
+        str | None, typer.Option(help="Only for this article, by the supplier's or the buyer's article number.")
     ] = None,
     within: Annotated[
         list[str] | None,
@@ -131,7 +131,7 @@ def _recompare(api: Api, path: str, response: dict[str, Any]) -> int:
 
 
 def _check(target: str | None, details: Sequence[object], *changes: object) -> None:
-    """Reject more than one change, an unknown key, and a scope or limits for which no key is given."""
+    """Reject several changes, an unknown key, and a scope or limits without a key."""
     if sum(map(bool, changes)) > 1:
         raise UsageError("One change at a time: --set, --remove, --suggest or --accept.")
     if target is None and any(details):

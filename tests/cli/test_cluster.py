@@ -79,7 +79,7 @@ def test_variances_and_links_show_their_reasons(harness: TenantHarness):
     assert "purchase order 4711 ↔ contract RV-60" in text
 
 
-def test_missing_facts_are_named(harness: TenantHarness, admin: Connection):
+def test_missing_fields_are_listed(harness: TenantHarness, admin: Connection):
     assert not any("missing" in line for line in show(harness))
     admin.execute("UPDATE document SET structured_data = structured_data - 'issuer' WHERE id = %s", [harness.ids[2]])
 
