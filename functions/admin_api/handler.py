@@ -84,7 +84,7 @@ api = APIGatewayHttpResolver(
     enable_validation=True,
     response_validation_error_http_code=500,
     json_body_deserializer=read_json,
-    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda limits the bytes of a response
+    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda limits the response size
 )
 api.use(middlewares=[charge_reads])
 
