@@ -18,7 +18,7 @@ from cli.output import format_time, is_list_requested, print_json, stdout, type_
 PATH = "/api/admin/reviews"
 SUMMARY = "Review ambiguous matches, and correct mistakes."
 SIDE_BY_SIDE = 3
-"""Number of candidates shown in columns. Every other candidate gets one line."""
+"""Number of candidates shown in columns. Each further candidate gets one line."""
 State = Literal["open", "decided", "resolved"]
 STATES: dict[State, str] = {
     "open": "waiting for review",

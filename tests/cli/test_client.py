@@ -49,7 +49,7 @@ def problem(status: int, detail: str, **headers: str) -> Api:
         (api_returning(200, "eyJ"), CommandError, "^The API response has an unknown format"),
     ],
 )
-def test_api_errors_are_messages_without_secrets(failing_api: Api, kind: type[Exception], message: str) -> None:
+def test_api_error_messages_contain_no_secrets(failing_api: Api, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message) as refused:
         failing_api.tenants(None)
     assert "eyJ" not in str(refused.value)

@@ -47,7 +47,7 @@ class Pool:
     status: int = 200
     """HTTP status of responses to revocations."""
     discovery: dict[str, Any] = field(default_factory=dict)
-    """Overrides of the discovery document."""
+    """Fields that override the discovery document."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     refreshed: int = 0
     rotates: bool = False

@@ -21,7 +21,7 @@ COMMAND = Path(sys.executable).parent / "counterfoil"
 def run_failing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
 ) -> tuple[int, str]:
-    """Return exit code and standard error of a command that raises `error`."""
+    """Return the exit code and standard error of a command that raises `error`."""
 
     def fail() -> None:
         raise error

@@ -111,7 +111,7 @@ def test_change_recomputes_only_clusters_with_a_result(acme: UUID, database: Dat
     }
 
 
-def test_change_restarts_a_first_computation_in_progress(acme: UUID, database: Database, admin: Connection):
+def test_change_restarts_a_comparison_in_progress(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
         diagnostics.enqueue_diagnostics(connection, acme, [CLUSTER], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'in-progress', attempts = 1")

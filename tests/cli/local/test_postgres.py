@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL server: start, stop, and errors with a reason."""
+"""The embedded PostgreSQL server: start, stop and error messages."""
 
 import os
 import re
