@@ -117,9 +117,9 @@ def edit(
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a failed task's payload for its next attempt. If PAYLOAD is omitted, print it.
+    """Replace a failed task's payload for its next attempt.
 
-    To undo earlier edits, pass the original payload.
+    If PAYLOAD is omitted, print the current payload. To undo earlier edits, pass the original payload.
     """
     new_payload = None if payload is None else read_payload(payload)
     api = connect(context, by)
@@ -240,7 +240,7 @@ def bulk_retry(  # noqa: PLR0913  # one argument per option
 ) -> None:
     """Retry many pending dead letters at a bounded rate. Without --yes, only count them.
 
-    Dead letters created later are excluded. Each dead letter is retried once, even after a crash.
+    Dead letters created later are excluded. Each dead letter is retried exactly once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
     _run_bulk(context, "retry", selection, BulkOptions(reason, by, rate, canary, yes, wait, as_json))
@@ -369,7 +369,7 @@ def purge(
     tenant: SingleTenant = None,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
+        typer.Option(metavar="SLUG", help="The tenant's slug, to skip the prompt.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the dead letters.")] = False,
     by: By,

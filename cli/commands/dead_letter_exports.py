@@ -61,7 +61,7 @@ def export_(  # noqa: PLR0913  # one argument per option
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Export dead letters with all fields to FILE, newest first for each tenant.
+    """Export dead letters with all fields to FILE, sorted by tenant and newest first.
 
     In the local cloud, you are an admin, so the file contains secrets. FILE is replaced when the export is complete.
     CSV cells that a spreadsheet would run as a formula are prefixed with an apostrophe.

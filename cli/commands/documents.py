@@ -280,7 +280,7 @@ def delete(
 ) -> None:
     """Delete a document, its matches, and the parts split from it.
 
-    Parts that another file also contains stay. Linked documents are matched again within two minutes. Every
+    Parts that another file also contains are not deleted. Linked documents are matched again within two minutes. Every
     version of the file is erased within a minute, unless another document needs the file. This cannot be undone.
     """
     api = connect(context, by)

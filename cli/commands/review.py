@@ -232,7 +232,7 @@ def questions(
 ) -> None:
     """Show the language model calls about a document, with the answers.
 
-    --json contains everything required to repeat a call. Answers are stored and reused. The prompts of old calls, and
+    --json prints everything required to repeat a call. Answers are stored and reused. The prompts of old calls, and
     prompts that quote a removed document, are no longer stored.
     """
     api = connect(context)

@@ -193,7 +193,7 @@ def delete(
     *,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
+        typer.Option(metavar="SLUG", help="The tenant's slug, to skip the prompt.", show_default=False),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the erasure ends, about 20 minutes.")] = False,
     by: By,

@@ -61,7 +61,9 @@ def tolerances(  # noqa: PLR0913  # one argument per option
     key: Annotated[str | None, typer.Option("--set", metavar="KEY", help=f"Set one of {', '.join(KEYS)}.")] = None,
     removed: Annotated[
         str | None,
-        typer.Option("--remove", metavar="KEY", help="Remove a tolerance. The next more general one then applies."),
+        typer.Option(
+            "--remove", metavar="KEY", help="Remove a tolerance. The next more general tolerance then applies."
+        ),
     ] = None,
     supplier: Annotated[str | None, typer.Option(help="Only for this supplier, by VAT id or name.")] = None,
     article: Annotated[
@@ -73,11 +75,11 @@ def tolerances(  # noqa: PLR0913  # one argument per option
     ] = None,
     under: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help="Like --within, but only for values below the expected one."),
+        typer.Option(metavar="LIMIT", help="Like --within, but only for values below the expected value."),
     ] = None,
     over: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help="Like --within, but only for values above the expected one."),
+        typer.Option(metavar="LIMIT", help="Like --within, but only for values above the expected value."),
     ] = None,
     suggest: Annotated[
         bool, typer.Option("--suggest", help="Suggest tolerances based on accepted and disputed differences.")
