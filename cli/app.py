@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 @dataclass(frozen=True)
 class Command:
-    """Import path, help summary and help panel of a command.
+    """A command's import path, help summary and help panel.
 
     The summary is the first line of the command's docstring.
     """
@@ -54,7 +54,7 @@ COMMANDS = {
         WORK,
     ),
     "mail": Command("cli.commands.mail:app", "List mail that failed DMARC; release or reject it.", WORK),
-    "review": Command("cli.commands.review:app", "Review ambiguous matches, and correct wrong ones.", WORK),
+    "review": Command("cli.commands.review:app", "Review ambiguous matches, and correct mistakes.", WORK),
     "reprocess": Command(
         "cli.commands.reprocess:reprocess",
         "Extract or match a tenant's documents again, for example after a release.",
@@ -74,7 +74,7 @@ COMMANDS = {
         TASKS,
     ),
     "queues": Command("cli.commands.queues:app", "Show queue depths and outcomes; pause and resume queues.", TASKS),
-    "audit": Command("cli.commands.audit:app", "Verify that the audit trail is unchanged.", TASKS),
+    "audit": Command("cli.commands.audit:app", "Verify that the audit trail has not been altered.", TASKS),
     "openapi": Command("cli.local.openapi:openapi", "Print the OpenAPI 3.1 description of the HTTP API.", READ),
     "login": Command("cli.commands.login:login", "Sign in to a deployment with the browser.", ACCOUNT),
     "logout": Command("cli.commands.login:logout", "Revoke and delete a stored login.", ACCOUNT),
@@ -142,7 +142,7 @@ def counterfoil(
 ) -> None:
     """Match business documents: invoices, purchase orders, delivery notes and related types.
 
-    Results go to standard output, progress and notes to standard error. Exit codes: 0 success, 1 an unexpected result,
-    2 wrong usage, 3 no local cloud, 4 an internal error, 130 interrupted.
+    Results go to standard output, progress and notes to standard error. Exit codes: 0 success, 1 unexpected result,
+    2 usage error, 3 no local cloud, 4 internal error, 130 interrupted.
     """
     context.obj = local

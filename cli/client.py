@@ -21,14 +21,14 @@ from cli.failures import CommandError, UsageError
 
 URL_VARIABLE, TOKEN_VARIABLE = "COUNTERFOIL_URL", "COUNTERFOIL_TOKEN"  # names of environment variables
 TIMEOUT_SECONDS = 60.0
-"""Timeout of a request. The local cloud's first response takes longest, because it waits for a process to start."""
+"""Request timeout. The local cloud's first response is the slowest, because it waits for a process to start."""
 UNAVAILABLE_RETRY_SECONDS = 300.0
 """Maximum time that a waiting command retries while the API is unavailable."""
 PAGE_SIZE = 100
 """Maximum number of items per page."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 DEFAULT_USER = "counterfoil"
-"""User name for commands without `--by` if the system user is unknown."""
+"""User name if `--by` is omitted and the operating system does not know the user's name."""
 UNASSIGNED = "-"
 """Slug that stands for dead letters without a tenant."""
 PROBLEM = "application/problem+json"
@@ -106,7 +106,7 @@ class Api:
         return response
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield pages until their fields `name` contain `limit` items. Raises the same errors as `send`."""
+        """Yield pages until their `name` fields have `limit` items in total. Raises like `send`."""
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
             parameters = {
@@ -122,16 +122,16 @@ class Api:
             remaining = None if remaining is None else remaining - len(page[name])
 
     def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield up to `limit` items from the pages' field `name`. Raises the same errors as `send`."""
+        """Yield up to `limit` items from the `name` field of each page. Raises the same errors as `send`."""
         for page in self.pages(path, name, limit=limit, **query):
             yield from page[name]
 
     def latest(
         self, path: str, name: str, key: str, slugs: Iterable[str], *, limit: int, **query: Any
     ) -> list[dict[str, Any]]:
-        """Return these tenants' `limit` items with the latest `key`, each with its `tenant`, newest first.
+        """Return the `limit` items with the latest `key` from all these tenants, newest first.
 
-        Raises the same errors as `send`.
+        Each item gets a `tenant` field. Raises the same errors as `send`.
         """
         items = [
             {"tenant": slug, **item}
@@ -155,7 +155,7 @@ class Api:
         """Return the given slug, or the slug of the only visible tenant.
 
         Raises:
-            UsageError: no slug is given, and the number of visible tenants is not one.
+            UsageError: no slug is given, and there is not exactly one visible tenant.
         """
         slugs = self.tenants(slug)
         if not slugs:
@@ -189,7 +189,7 @@ class Api:
 
 
 def connect(context: typer.Context, by: str | None = None) -> Api:
-    """Return the API for a command. In the local cloud, sign in as `by` or as the system user.
+    """Return the API for a command. In the local cloud, sign in as `by` or as the operating system's user.
 
     Raises:
         CloudError: the local cloud is not running.
@@ -216,7 +216,7 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
 
 
 def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
-    """Return URL and authentication for `url`, or for the last login. Returns None if there is no login."""
+    """Return the URL and authentication for `url` or for the last login; None if there is no login."""
     from cli.logins import Logins, StoredLogin  # imports this module
 
     if url is not None:
@@ -240,7 +240,7 @@ def poll(
     sleep: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Wait, then return the first result of `request`.
+    """Wait for `seconds`, then call `request` and return its result.
 
     While the API is unavailable or the rate limit is exceeded, retry for up to UNAVAILABLE_RETRY_SECONDS.
 
@@ -260,10 +260,10 @@ def poll(
 
 
 def read(response: httpx.Response, *names: str) -> dict[str, Any]:
-    """Return a response's JSON object, which must contain the fields `names`.
+    """Return a response's JSON object, which must contain these fields.
 
     Raises:
-        CommandError: the response has another format.
+        CommandError: the response is not a JSON object, or a field is missing.
     """
     try:
         content = response.json()
@@ -318,8 +318,8 @@ def normalize_url(url: str, name: str) -> str:
     """Return an API's normalized URL, given the URL of the API or of its console.
 
     Raises:
-        UsageError: the URL is invalid, or a token must not be sent to it. The message contains `name`, the URL's option
-            or variable.
+        UsageError: the URL is invalid, or sending a token to it would be unsafe. The message contains `name`, the
+            option or variable with the URL.
     """
     parts = httpx.URL(url.strip()) if is_private(url.strip()) else None
     if parts is None or parts.userinfo or parts.query or parts.fragment:
@@ -346,7 +346,7 @@ def _token() -> str:
 
 
 def system_user() -> str:
-    """Return the name of the system user.
+    """Return the operating system's name for the current user.
 
     Raises:
         UsageError: the name is unknown.

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | success |
 | 1 | the command ran with an unexpected result: a file failed, a document is not in the expected state |
-| 2 | wrong usage: an unknown option, tenant or file |
+| 2 | usage error: for example, an unknown option, tenant or file |
 | 3 | the local cloud does not exist or could not start |
 | 4 | a defect in Counterfoil itself |
 | 130 | interrupted |
@@ -32,7 +32,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The command line is wrong: for example, an unknown option, tenant or file."""
+    """The command line is invalid: for example, an unknown option, tenant or file."""
 
     exit_code = ExitCode.USAGE
 

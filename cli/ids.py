@@ -1,4 +1,4 @@
-"""Full ids, and short ids: the last characters of an id, which are random."""
+"""Full ids and short ids. A short id consists of an id's last characters, which are random."""
 
 import re
 from uuid import UUID

@@ -38,7 +38,7 @@ class Claims(BaseModel):
         """Decode a token that came directly from its issuer. The API checks the signature.
 
         Raises:
-            CommandError: it is not an ID token.
+            CommandError: the token is not an ID token.
         """
         try:
             match = _JWT.fullmatch(token)

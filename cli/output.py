@@ -171,7 +171,7 @@ class Counters:
 
 
 def tenant_table(slugs: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
-    """Return a table with a tenant column if there are several tenants, and a function that adds a row."""
+    """Return a table and a function that adds a row. The table shows the tenant if there are several."""
     several = len(set(slugs)) > 1
     tenants = [Column("tenant", no_wrap=True)] if several else []
     table = Table(*tenants, *columns, box=None, pad_edge=False)

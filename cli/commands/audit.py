@@ -13,7 +13,7 @@ from cli.failures import UsageError
 from cli.options import AnyTenant, AsJson
 from cli.output import print_json, stdout
 
-SUMMARY = "Verify that the audit trail is unchanged."
+SUMMARY = "Verify that the audit trail has not been altered."
 PATH = "/api/admin/dlq/audit"
 HASHED_FIELDS = ("number", "actor", "action", "targets", "version_before", "version_after", "note_hash", "detail")
 """Hashed fields of an entry, in addition to its time, its tenant and the previous entry's hash."""
@@ -26,7 +26,7 @@ app = typer.Typer(
 
     Each entry contains its own hash and the hash of the previous entry. A changed, deleted or inserted entry breaks
     this chain. The command reads the audit trail from the API and recomputes the hashes. It uses the deployment of the
-    last `counterfoil login`. If you are not signed in, it uses the local cloud, as an admin that it creates.
+    last `counterfoil login`. If you are not signed in, it signs in to the local cloud as an admin.
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -43,7 +43,7 @@ def _group() -> None:
 def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
     """Verify the hash chain of each tenant's audit trail. Exits with 1 if a chain is broken.
 
-    The chain `-` covers queues and unassigned dead letters. It requires access to all tenants.
+    The chain `-` covers queues and unassigned dead letters. Verifying it requires access to all tenants.
     """
     api = connect(context)
     results = [_verify_tenant(api, slug) for slug in api.tenants(tenant, unassigned=True)]
@@ -84,7 +84,7 @@ def _verify_tenant(api: Api, slug: str) -> dict[str, Any]:
 
 
 class ChainError(NamedTuple):
-    """First broken entry of a chain."""
+    """The first broken entry in a chain."""
 
     number: int
     """Number of the changed or missing entry."""
@@ -94,9 +94,10 @@ class ChainError(NamedTuple):
 def verify(
     tenant_id: str | None, entries: Iterable[Entry], head: Callable[[], Mapping[str, Any] | None]
 ) -> ChainError | None:
-    """Return the first broken entry of a chain, or None if the chain is intact.
+    """Return the first broken entry in a chain, or None if the chain is intact.
 
-    `entries` are all entries in order. `head` is called before and after they are read, because the chain can grow.
+    `entries` are all entries in order. `head` returns the chain head. It is called before and after the entries are
+    read, because the chain can grow.
     """
     no_head: Mapping[str, Any] = {"number": 0, "hash": None}
     initial_head = head() or no_head
@@ -120,9 +121,9 @@ def verify(
 
 
 def _chain_error(entry: Entry, tenant_id: str | None, number: int, previous: str | None) -> str | None:
-    """Return the reason why an entry is broken, or None if it is intact.
+    """Return why an entry is broken, or None if it is intact.
 
-    Its number must be `number`, and its previous hash must equal `previous`.
+    `number` and `previous` are the expected number and previous hash.
     """
     if entry["number"] != number:
         return "The entry is missing."

@@ -83,7 +83,7 @@ def chat(
 
 @contextmanager
 def _model(context: typer.Context, *, is_fake: bool) -> Iterator[str]:
-    """Provide a model in the local cloud. Yields the options that are needed to continue a conversation."""
+    """Provide a model in the local cloud, and yield the options for continuing a conversation."""
     if URL_VARIABLE not in os.environ:
         with fake_llm.available(Cloud.at(cloud_paths(context.obj)), requested=is_fake) as cloud:
             yield " --fake-llm" if fake_llm.port_of(cloud.state.tuning) else ""
@@ -211,7 +211,7 @@ def _send_message(conversation: Conversation, text: str) -> None:
 
 
 def wait_for(conversation: Conversation, job_id: str) -> dict[str, Any]:
-    """Poll a task until it ends, and show why it waits."""
+    """Poll a task until it ends, and show its progress."""
     console = stderr()
     last_error = ""
     task = conversation.fetch_task(job_id)
@@ -233,7 +233,7 @@ def wait_reason(task: Mapping[str, Any], now: datetime) -> str:
         return "the model is working on it"
     due = None if task["next_attempt_at"] is None else datetime.fromisoformat(task["next_attempt_at"])
     if due is not None and due > now:
-        return f"next attempt in {(due - now).total_seconds():.0f} s or sooner"
+        return f"next attempt within {(due - now).total_seconds():.0f} s"
     return "waiting for a worker"
 
 

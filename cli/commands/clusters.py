@@ -30,7 +30,7 @@ STATUSES: Mapping[str, str] = {
 """Style of each status."""
 Sort = Literal["oldest", "newest", "amount"]
 SORTS: dict[Sort, str] = {"oldest": "waiting_since", "newest": "waiting_since", "amount": "at_stake"}
-"""Sort key of each order."""
+"""Field of a cluster that each order sorts by."""
 ORDER_OF_TYPES = get_args(DocumentType)
 OUTCOMES = {"matched": "green", "within-tolerance": "green", "exception": "red", "incomplete": "yellow"}
 """Style of each three-way match status."""
@@ -262,7 +262,7 @@ def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
     quantities = [name for name in QUANTITIES if any(line[name] is not None for line in lines)]
     billed_at = [_billed_at(line) for line in lines]
     has_price_difference = any(price not in {"", line["price"]} for line, price in zip(lines, billed_at, strict=True))
-    columns = [*quantities, *(["price", "billed at"] if has_price_difference else ["price"])]
+    columns = [*quantities, *(["price", "billed price"] if has_price_difference else ["price"])]
     number_columns = (Column(name, justify="right") for name in columns)
     table = Table("line", Column("article", overflow="fold"), "unit", *number_columns, box=None)
     for line, billed_price in zip(lines, billed_at, strict=True):
@@ -277,7 +277,7 @@ def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _billed_at(line: Mapping[str, Any]) -> str:
-    """Return the unit price on a line item's invoices, or an empty string if they state none or differ."""
+    """Return the unit price on a line item's invoices, or an empty string if it is missing or ambiguous."""
     prices = {part["unit_price"] for part in line["parts"] if part["role"] == "billed" and part["unit_price"]}
     return str(prices.pop()) if len(prices) == 1 else ""
 
@@ -317,7 +317,7 @@ OfLine = Annotated[str | None, typer.Option("--line", help="Only differences in 
 
 
 @app.command("accept")
-def accept(  # noqa: PLR0913  # one for each option
+def accept(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     id_: Id,
     *,
@@ -331,15 +331,15 @@ def accept(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Accept a cluster's open differences in prices, quantities, totals and tax.
 
-    Accepted differences need no further action. If another document changes the figures, the differences are open
-    again. For differences that you often accept for a supplier, set a tolerance:
+    Accepted differences need no further action. If another document changes the figures, the differences become
+    open again. For differences that you often accept for a supplier, set a tolerance:
     counterfoil tenants tolerances TENANT --suggest
     """
     _decide(connect(context, by), "accept", id_, (document, code, line), reason, override=override, as_json=as_json)
 
 
 @app.command("dispute")
-def dispute(  # noqa: PLR0913  # one for each option
+def dispute(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     id_: Id,
     *,

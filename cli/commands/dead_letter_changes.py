@@ -66,7 +66,7 @@ def retry(
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry a dead letter's work item with a new attempt count, unless it has succeeded since."""
+    """Retry a dead letter's work item, unless it has succeeded since. Its attempt count is reset to zero."""
     _change(connect(context, by), dead_letter, "retry", {"notes": reason}, if_version, as_json=as_json)
 
 
@@ -117,9 +117,9 @@ def edit(
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a failed task's payload for its next attempt. If PAYLOAD is omitted, print it.
+    """Replace a failed task's payload for its next attempt.
 
-    To undo earlier edits, pass the original payload.
+    If PAYLOAD is omitted, print the current payload. To undo earlier edits, pass the original payload.
     """
     new_payload = None if payload is None else read_payload(payload)
     api = connect(context, by)
@@ -220,7 +220,7 @@ class BulkOptions:
     as_json: bool
 
 
-def bulk_retry(  # noqa: PLR0913  # one for each option
+def bulk_retry(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     dead_letters: DeadLetterIds = None,
     *,
@@ -240,14 +240,14 @@ def bulk_retry(  # noqa: PLR0913  # one for each option
 ) -> None:
     """Retry many pending dead letters at a bounded rate. Without --yes, only count them.
 
-    Dead letters created later are excluded. Each dead letter is retried once, even after a crash.
+    Dead letters created later are excluded. Each dead letter is retried exactly once, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
     _run_bulk(context, "retry", selection, BulkOptions(reason, by, rate, canary, yes, wait, as_json))
 
 
 def _closing_command(action: Action, doc: str) -> Callable[..., None]:
-    def close(  # noqa: PLR0913  # one for each option
+    def close(  # noqa: PLR0913  # one argument per option
         context: typer.Context,
         dead_letters: DeadLetterIds = None,
         *,
@@ -318,7 +318,7 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
     stdout().print(f"{prefix}{_number(preview['count'])} in {preview['tenant']} would be {RESULTS[action]}.")
     if preview["sample"]:
         if preview["count"] > len(preview["sample"]):
-            stdout().print("The newest ones:")
+            stdout().print("The newest dead letters:")
         show_list(preview["sample"])
         stderr().print("To apply this, add --yes.")
 
@@ -369,7 +369,7 @@ def purge(
     tenant: SingleTenant = None,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
+        typer.Option(metavar="SLUG", help="The tenant's slug, to skip the prompt.", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the dead letters.")] = False,
     by: By,
@@ -426,9 +426,9 @@ def audit_(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List changes made by people, newest first. `counterfoil audit verify` checks the list.
+    """List changes made by people, newest first. To verify them: `counterfoil audit verify`.
 
-    A purged dead letter requires --tenant and its full id.
+    To list the changes to a purged dead letter, pass --tenant and its full id.
     """
     api = connect(context)
     target = None

@@ -38,7 +38,7 @@ TIMEOUT_SECONDS = 60.0
 CHUNK = 1024 * 1024
 
 
-def export_(  # noqa: PLR0913  # one for each option
+def export_(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)],
     *,
@@ -61,7 +61,7 @@ def export_(  # noqa: PLR0913  # one for each option
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Export dead letters with all fields to FILE, newest first for each tenant.
+    """Export dead letters with all fields to FILE, sorted by tenant and newest first.
 
     In the local cloud, you are an admin, so the file contains secrets. FILE is replaced when the export is complete.
     CSV cells that a spreadsheet would run as a formula are prefixed with an apostrophe.
@@ -130,7 +130,7 @@ def _format(file: Path, chosen: str | None) -> str:
 
 @contextmanager
 def _replacement_file(file: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces `file` when it is complete. After a failure, `file` is unchanged.
+    """Open a temporary file, which replaces `file` unless the block fails.
 
     Raises:
         UsageError: `file` cannot be written.

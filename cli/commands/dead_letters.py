@@ -63,7 +63,7 @@ Until = Annotated[
 ]
 Search = Annotated[
     str | None,
-    typer.Option("--search", help="Words that must all occur in the error or file name, or an id.", show_default=False),
+    typer.Option("--search", help="An id, or words that must all occur in the error or file name.", show_default=False),
 ]
 DeadLetterId = Annotated[
     str,
@@ -104,7 +104,7 @@ def path_of(api: Api, dead_letter: str) -> str:
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
-def list_(  # noqa: PLR0913  # one for each option
+def list_(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     *,
     tenant: AnyTenant = None,

@@ -65,7 +65,7 @@ def add_s3(
     context: typer.Context,
     slug: Slug,
     name: NewName,
-    prefix: Annotated[str, typer.Argument(help="Write results below exports/TENANT/PREFIX in the bucket.")],
+    prefix: Annotated[str, typer.Argument(help="Write results under exports/TENANT/PREFIX in the bucket.")],
     *,
     events: Events = None,
     by: By,
@@ -108,6 +108,6 @@ def _show_secret(destination: dict[str, Any], sentence: str, *, as_json: bool) -
         return
     stdout().print(sentence)
     if destination["secret"] is not None:
-        stdout().print("Its secret, which is not shown again:")
+        stdout().print("Signing secret (shown only once):")
         stdout().print(destination["secret"], soft_wrap=True)
         stdout().print("To verify calls with the secret, see docs/webhooks.md")

@@ -12,7 +12,7 @@ app = typer.Typer(
     help=f"""{SUMMARY}
 
     Dead letters with the same error form a group. Commands use the deployment of the last `counterfoil login`. If
-    you are not signed in, they use the local cloud, as an admin that they create.
+    you are not signed in, they sign in to the local cloud as an admin.
     """,
     no_args_is_help=True,
     add_completion=False,

@@ -27,7 +27,7 @@ DocumentType = Literal[
     "credit_note",
     "other",
 ]
-"""Document types in the usual order of business."""
+"""Document types, in the order in which they usually arise in a purchase."""
 STAGES = ("source", "ingestion", "matching", "output")
 STAGE_STATES = ("none", "pending", "in-progress", "succeeded", "skipped", "failed")
 MAX_LINES_SHOWN = 20
@@ -71,7 +71,7 @@ def documents(
 
 
 @app.command("list")
-def list_(  # noqa: PLR0913  # one for each option
+def list_(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     *,
     tenant: AnyTenant = None,
@@ -94,7 +94,7 @@ def list_(  # noqa: PLR0913  # one for each option
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List documents, and files that failed before they became a document, newest first."""
+    """List documents, and files that failed before becoming documents, newest first."""
     api = connect(context)
     filters = {"type": kind, "state": state, "received_from": since, "received_before": until, "search": search}
     merged = api.latest(PATH, "documents", "received_at", api.tenants(tenant), limit=limit + 1, **filters)
@@ -280,7 +280,7 @@ def delete(
 ) -> None:
     """Delete a document, its matches, and the parts split from it.
 
-    Parts that another file also contains stay. Linked documents are matched again within two minutes. Every
+    Parts that another file also contains are not deleted. Linked documents are matched again within two minutes. Every
     version of the file is erased within a minute, unless another document needs the file. This cannot be undone.
     """
     api = connect(context, by)

@@ -32,7 +32,7 @@ PORTS = (18400, 18401, 18402)
 SCOPES = ("openid", "email")
 WAIT_SECONDS = 300
 _IDLE_SECONDS = 1
-"""Timeout of connections that browsers open but do not use."""
+"""Timeout for connections that browsers open but do not use."""
 _PAGE = b"""<!doctype html><html lang="en"><title>Counterfoil</title>
 <p>Return to the command line. You can close this page.</p></html>"""
 _HEADERS = {
@@ -93,7 +93,7 @@ class Listener(TCPServer):
         """Return the redirect's query, from the browser or from an address pasted into `pasted`.
 
         Raises:
-            CommandError: no redirect arrived in time.
+            CommandError: no redirect arrived within `seconds`.
         """
         deadline = clock() + seconds
         with selectors.SelectSelector() as ready:
@@ -172,7 +172,9 @@ def login(
         stderr().print(f"Sign in with the browser:\n\n{sign_in}\n", soft_wrap=True)
         stderr().print("If the browser cannot reach this machine, paste the address that it shows after the sign-in.")
         if browse:
-            threading.Thread(target=webbrowser.open, args=(sign_in,), daemon=True).start()  # some browsers block
+            threading.Thread(
+                target=webbrowser.open, args=(sign_in,), daemon=True
+            ).start()  # some browsers block the call
         query = listener.wait(wait, sys.stdin)
     form = {"grant_type": "authorization_code", "client_id": client, "code": _code(query, state)}
     try:
@@ -196,7 +198,7 @@ def login(
 def logout(*, url: Url = None) -> None:
     """Revoke and delete a stored login.
 
-    The current ID token expires within an hour. The browser stays signed in.
+    The current ID token stays valid for up to an hour. The browser stays signed in.
     """
     base_url = _choose_url(url)
     if base_url is None or base_url not in Logins.read().by_url:
@@ -227,8 +229,8 @@ def _choose_url(url: str | None) -> str | None:
 
 
 def _discover(url: str) -> tuple[str, _Issuer]:
-    """Return a deployment's client id and issuer."""
-    sign_in = _fetch(f"{url}/console/config.json", _Config, "a deployment of Counterfoil").sign_in
+    """Return the deployment's OAuth client id and its issuer."""
+    sign_in = _fetch(f"{url}/console/config.json", _Config, "a Counterfoil deployment").sign_in
     if sign_in is None:
         raise UsageError(f"The deployment at {url} has no user sign-in.")
     issuer = _fetch(sign_in.discovery, _Issuer, "an OpenID Connect issuer")

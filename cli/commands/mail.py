@@ -79,7 +79,7 @@ def dmarc(
         DmarcPolicy | None,
         typer.Option(
             "--policy",
-            help="hold: an operator decides (counterfoil mail). reject: not processed. accept: like other mail.",
+            help="hold: an operator decides (counterfoil mail). reject: ignore attachments. accept: process normally.",
             show_default=False,
         ),
     ] = None,

@@ -48,7 +48,7 @@ def run(
         typer.Option(
             "--date",
             formats=["%Y-%m-%d"],
-            help="Local date, at most 7 days ago. Default: the last date that was due.",
+            help="Local date, at most 7 days ago. Default: the latest due date.",
             show_default=False,
         ),
     ] = None,

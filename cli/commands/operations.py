@@ -21,7 +21,7 @@ RESULTS = {
     "extract": "documents started",
     "match": "documents started",
 }
-"""Description of succeeded items, for actions without a list of items."""
+"""Label for succeeded items, for actions that do not list their items."""
 STYLES = {
     "selecting": "cyan",
     "canary": "cyan",
@@ -85,7 +85,7 @@ def show(
 
 @app.command("pause")
 def pause(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
-    """Pause an operation. Items that have already started, up to a minute's worth, continue."""
+    """Pause an operation. Items that have already started (up to a minute's worth) are completed."""
     _control(context, operation_id, "pause", by, as_json=as_json)
 
 
@@ -99,7 +99,7 @@ def resume(context: typer.Context, operation_id: OperationId, *, by: By, as_json
 def cancel(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
     """Cancel an operation permanently.
 
-    Items that have already started continue. The remaining items are not changed.
+    Items that have already started are completed. The remaining items are not changed.
     """
     _control(context, operation_id, "cancel", by, as_json=as_json)
 
@@ -108,14 +108,16 @@ def cancel(context: typer.Context, operation_id: OperationId, *, by: By, as_json
 def rate_(
     context: typer.Context,
     operation_id: OperationId,
-    rate: Annotated[int, typer.Argument(min=1, metavar="RATE", help="Dead letters per second, documents per minute.")],
+    rate: Annotated[
+        int, typer.Argument(min=1, metavar="RATE", help="Dead letters per second, or documents per minute.")
+    ],
     *,
     by: By,
     as_json: AsJson = False,
 ) -> None:
     """Change an operation's rate.
 
-    Items that have already started, up to a minute's worth, continue.
+    Items that have already started (up to a minute's worth) are completed.
     """
     _control(context, operation_id, "rate", by, as_json=as_json, change={"rate": rate})
 

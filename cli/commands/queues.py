@@ -21,8 +21,8 @@ app = typer.Typer(
     help=f"""{SUMMARY}
 
     Messages in a paused queue wait without losing attempts. Deploying does not resume a queue. Commands use the
-    deployment of the last `counterfoil login`. If you are not signed in, they use the local cloud, as an admin that
-    they create.
+    deployment of the last `counterfoil login`. If you are not signed in, they sign in to the local cloud as an
+    admin.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -113,7 +113,7 @@ def _switch(
 
 
 def _version(api: Api, worker: str) -> int:
-    """Return the version of a queue's pause, or 0 for callers who cannot see it."""
+    """Return the version of a queue's state; 0 if it was never paused or is hidden from the caller."""
     try:
         known = {queue["worker"]: queue for queue in api.send("GET", PATH).json()["queues"]}
     except UsageError:

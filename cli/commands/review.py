@@ -16,14 +16,14 @@ from cli.options import AnyTenant, AsJson, Limit, Override
 from cli.output import format_time, is_list_requested, print_json, stdout, type_label
 
 PATH = "/api/admin/reviews"
-SUMMARY = "Review ambiguous matches, and correct wrong ones."
+SUMMARY = "Review ambiguous matches, and correct mistakes."
 SIDE_BY_SIDE = 3
-"""Number of candidates shown in columns. Every other candidate gets one line."""
+"""Number of candidates shown in columns. Each further candidate gets one line."""
 State = Literal["open", "decided", "resolved"]
 STATES: dict[State, str] = {
     "open": "waiting for review",
     "decided": "decided by a reviewer",
-    "resolved": "no longer ambiguous, without a decision",
+    "resolved": "resolved without a decision",
 }
 """Description of each state."""
 _FACTS = ("number", "date", "seller", "buyer", "total", "file")
@@ -36,8 +36,8 @@ app = typer.Typer(
     help=f"""{SUMMARY}
 
     If no command is given, lists documents that need review, longest waiting first. Such a document has several
-    candidates, or an uncertain one. Documents that arrive later do not change a decision: a confirmed pair stays linked
-    and a rejected pair stays unlinked, until a reviewer decides about the pair again.
+    candidates, or one uncertain candidate. Documents that arrive later do not change a decision: a confirmed pair
+    stays linked and a rejected pair stays unlinked, until a reviewer decides about the pair again.
     """,
     invoke_without_command=True,
     add_completion=False,
@@ -79,7 +79,7 @@ def review(
     if as_json:
         print_json(listed)
     elif not listed:
-        stdout().print(f"No document is {STATES[state]}.")
+        stdout().print(f"No documents found ({STATES[state]}).")
     else:
         _show_list(listed)
         more = ". To see more, raise --limit" if len(reviews) > limit else ""
@@ -232,7 +232,7 @@ def questions(
 ) -> None:
     """Show the language model calls about a document, with the answers.
 
-    --json contains everything required to repeat a call. Answers are stored and reused. The prompts of old calls, and
+    --json prints everything required to repeat a call. Answers are stored and reused. The prompts of old calls, and
     prompts that quote a removed document, are no longer stored.
     """
     api = connect(context)
@@ -331,7 +331,7 @@ def reject(
 ) -> None:
     """Reject a document's candidates or linked documents. The rejected documents are not linked again.
 
-    The document is then matched again. If it had two candidates, the other one may become certain.
+    The document is then matched again. If it had two candidates, the remaining candidate may become certain.
     """
     if all_candidates == bool(candidates):
         raise UsageError("Give either the candidates to reject, or --all.")
@@ -382,7 +382,7 @@ def split(
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a document from its cluster by rejecting all its matches there. Links to contracts stay."""
+    """Remove a document from its cluster by rejecting all its matches there. Links to contracts remain."""
     api = connect(context, by)
     (id_,) = _ids(api, document)
     _decide(api, "split", {"document": id_}, reason, override=override, as_json=as_json)

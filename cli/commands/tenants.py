@@ -49,9 +49,9 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
 
 
 @app.command("add")
-def add(  # noqa: PLR0913  # one for each option
+def add(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
-    slug: Annotated[str, typer.Argument(help="Short name, which upload keys contain: a-z, 0-9 and hyphens.")],
+    slug: Annotated[str, typer.Argument(help="Short name, used in upload keys: a-z, 0-9 and hyphens.")],
     *,
     name: Annotated[str | None, typer.Option(help="Full name. Default: the slug.", show_default=False)] = None,
     organization: Annotated[str, typer.Option(help="The tenant's organization.")] = LOCAL_ORGANIZATION,
@@ -97,7 +97,7 @@ def add(  # noqa: PLR0913  # one for each option
     for added in tenant["destinations"]:
         stdout().print(f"Results go to {added['name']}: {added['address']}")
         if added["secret"] is not None:
-            stdout().print(f"  Its secret, which is not shown again: {added['secret']}", soft_wrap=True)
+            stdout().print(f"  Signing secret (shown only once): {added['secret']}", soft_wrap=True)
 
 
 def _destination(kind: str, text: str) -> dict[str, str]:
@@ -162,7 +162,7 @@ def addresses(
 ) -> None:
     """Add, remove and list the addresses that receive a tenant's mail.
 
-    Mail that arrived before its address was added becomes a dead letter. To process the mail, retry the dead letter.
+    Mail that arrives before its address is added becomes a dead letter. To process the mail, retry the dead letter.
     """
     listed = _addresses(connect(context, by), slug, "addresses", added, removed)
     if as_json:
@@ -193,7 +193,7 @@ def delete(
     *,
     confirm: Annotated[
         str | None,
-        typer.Option(metavar="SLUG", help="Skip the prompt; must equal the tenant's slug.", show_default=False),
+        typer.Option(metavar="SLUG", help="The tenant's slug, to skip the prompt.", show_default=False),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the erasure ends, about 20 minutes.")] = False,
     by: By,

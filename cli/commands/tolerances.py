@@ -44,7 +44,7 @@ def _direction(limits: Sequence[str], option: str) -> tuple[str | None, str | No
             raise UsageError(f"'{text}' is not a limit: use a number like 0.05, a percentage like 2%, or {ANY}.")
         is_percentage = match is not None and bool(match[2])
         if (ANY in limits and number > 0) or (percent if is_percentage else absolute) is not None:
-            raise UsageError(f"'{text}' is one too many: give one number and one percentage, or only {ANY}.")
+            raise UsageError(f"Too many limits: '{text}'. Give at most one number and one percentage, or only {ANY}.")
         if match is None:
             continue
         if is_percentage:
@@ -54,18 +54,20 @@ def _direction(limits: Sequence[str], option: str) -> tuple[str | None, str | No
     return absolute, percent
 
 
-def tolerances(  # noqa: PLR0913  # one for each option
+def tolerances(  # noqa: PLR0913  # one argument per option
     context: typer.Context,
     slug: Annotated[str, typer.Argument(metavar="TENANT", help="Tenant slug.")],
     *,
     key: Annotated[str | None, typer.Option("--set", metavar="KEY", help=f"Set one of {', '.join(KEYS)}.")] = None,
     removed: Annotated[
         str | None,
-        typer.Option("--remove", metavar="KEY", help="Remove a tolerance. The next more general one then applies."),
+        typer.Option(
+            "--remove", metavar="KEY", help="Remove a tolerance. The next more general tolerance then applies."
+        ),
     ] = None,
     supplier: Annotated[str | None, typer.Option(help="Only for this supplier, by VAT id or name.")] = None,
     article: Annotated[
-        str | None, typer.Option(help="Only for this article, by the supplier's or the buyer's number.")
+        str | None, typer.Option(help="Only for this article, by the supplier's or the buyer's article number.")
     ] = None,
     within: Annotated[
         list[str] | None,
@@ -73,11 +75,11 @@ def tolerances(  # noqa: PLR0913  # one for each option
     ] = None,
     under: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help="Like --within, but only for values below the expected one."),
+        typer.Option(metavar="LIMIT", help="Like --within, but only for values below the expected value."),
     ] = None,
     over: Annotated[
         list[str] | None,
-        typer.Option(metavar="LIMIT", help="Like --within, but only for values above the expected one."),
+        typer.Option(metavar="LIMIT", help="Like --within, but only for values above the expected value."),
     ] = None,
     suggest: Annotated[
         bool, typer.Option("--suggest", help="Suggest tolerances based on accepted and disputed differences.")
@@ -131,7 +133,7 @@ def _recompare(api: Api, path: str, response: dict[str, Any]) -> int:
 
 
 def _check(target: str | None, details: Sequence[object], *changes: object) -> None:
-    """Reject more than one change, an unknown key, and a scope or limits for which no key is given."""
+    """Reject several changes, an unknown key, and a scope or limits without a key."""
     if sum(map(bool, changes)) > 1:
         raise UsageError("One change at a time: --set, --remove, --suggest or --accept.")
     if target is None and any(details):

@@ -120,7 +120,7 @@ def summary(states: Iterable[str]) -> Text:
 
 
 def files_in(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield files, and the files inside folders except hidden ones.
+    """Yield these files, and all files in these folders except hidden files.
 
     Raises:
         UsageError: a path does not exist, a folder is empty, or S3 would reject a name.

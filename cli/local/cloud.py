@@ -108,7 +108,7 @@ def up(
     database_port: int | None = None,
     tuning: DeployOptions | None = None,
 ) -> UpResult:
-    """Start those parts of the cloud that are not running: database, emulator, deployment.
+    """Start the parts of the cloud that are not running: database, emulator, deployment.
 
     Settings in `tuning` replace the last deployment's settings. None keeps them. After a failure or interruption, all
     processes are ended, unless the cloud was already running.
@@ -169,7 +169,10 @@ def _check_ports(state: State, port: int | None, database_port: int | None) -> N
 
 
 def _start(paths: CloudPaths, steps: Steps, port: int | None, database_port: int | None) -> State:
-    """Start database and emulator. Save the state before the deployment, because other commands read it."""
+    """Start the database and the emulator.
+
+    The state is saved before the deployment, because other commands read it.
+    """
     processes.terminate_all(paths.folder)
     paths.state.unlink(missing_ok=True)
     paths.check_space()
@@ -200,7 +203,7 @@ def _deploy(paths: CloudPaths, state: State, tuning: DeployOptions, fingerprint:
 
 
 def _terminate(paths: CloudPaths) -> int:
-    """End all of the cloud's processes, and return their number."""
+    """End all processes of the cloud, and return their number."""
     ended = processes.terminate_all(paths.folder)
     server = PostgresServer(paths.postgres)
     ended += server.running() is not None
@@ -277,7 +280,7 @@ class Cloud:
 
     @cached_property
     def database(self) -> Database:
-        """The database with the workers' role: one tenant per transaction, or all tenants' lifecycle columns."""
+        """Database pool with the workers' role, for access to one tenant or to all tenants' lifecycle columns."""
         return Database(self.database_url("counterfoil_worker"))
 
     def database_url(self, user: str) -> str:

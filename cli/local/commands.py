@@ -40,7 +40,7 @@ def up(
     """Start the local cloud and deploy the app into it.
 
     A running cloud keeps running. The app is deployed again only if its sources or settings have changed. --setting
-    and --timeout replace all settings of the last deployment. If both are omitted, those settings stay. After a
+    and --timeout replace all settings of the last deployment. If both are omitted, those settings remain. After a
     failure or interruption, the command ends everything that it started.
     """
     tuning = DeployOptions(_parse_settings(setting or []), timeout) if setting or timeout else None
@@ -80,7 +80,7 @@ def _parse_settings(settings: list[str]) -> dict[str, str]:
 def down(context: typer.Context) -> None:
     """Stop the local cloud and delete all its data.
 
-    Uploaded files, documents and logs are deleted. Built packages stay, so that the next start is fast.
+    Uploaded files, documents and logs are deleted. Built packages remain, which speeds up the next start.
     """
     steps = Checklist()
     with steps.live():

@@ -83,7 +83,7 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 @contextmanager
 def available(cloud: Cloud, *, requested: bool) -> Iterator[Cloud]:
-    """Provide a cloud with a model. If `requested`, the app uses the fake model during the block."""
+    """Yield the cloud with a language model. If `requested`, the app uses the fake model during the block."""
     tuning = cloud.state.tuning
     port = port_of(tuning)
     if not requested and not tuning.settings.get("LLM_PROVIDER"):
@@ -130,9 +130,9 @@ def _restore_settings(paths: CloudPaths, previous: DeployOptions, port: int) -> 
         )
     except BaseException:
         stderr().print(
-            "The fake model has stopped, but the app is still configured to use it, also for ambiguous matches. Run "
-            "'counterfoil chat' to restart the model and restore the settings on exit, or configure another model with "
-            "'counterfoil up --setting ...'.",
+            "The fake model has stopped, but the app is still configured to use it, including for ambiguous matches. "
+            "Run 'counterfoil chat' to restart the model and restore the settings on exit, or configure another model "
+            "with 'counterfoil up --setting ...'.",
             style="yellow",
         )
         raise

@@ -137,7 +137,7 @@ class Server:
             )
 
     def kill(self) -> None:
-        """Kill the server and its sessions, like a power failure. The next start recovers the data."""
+        """Kill the server and its sessions, as in a power failure. The next start recovers the data."""
         process = find_live_server(self.pid, self.data)
         if process is not None:
             with suppress(psutil.NoSuchProcess):
@@ -162,7 +162,7 @@ def temporary_server() -> Iterator[Server]:
                     PostgresServer(abandoned / "postgres").remove()
                     shutil.rmtree(abandoned)
     folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=parent))
-    folder.chmod(0o711)  # accessible to the user of root's server
+    folder.chmod(0o711)  # gives `nobody` access if root starts the server
     with _locked(folder):
         embedded = PostgresServer(folder / "postgres")
         try:
@@ -479,7 +479,7 @@ def _remove(data: Path) -> None:
 
 
 END_SECONDS = 60
-"""Maximum time until a process ends."""
+"""Maximum time for a process to end."""
 
 
 def find_live_server(pid: int, data: Path) -> psutil.Process | None:

@@ -61,7 +61,7 @@ class LocalSignIn(httpx.Auth):
             yield request
 
     def name_of(self, subject: str) -> str | None:
-        """Return the name of a person signed in by a command; None for others."""
+        """Return the name of a person signed in by a command; None for other actors."""
         return next((name for name, session in self._sessions.items() if session.subject == subject), None)
 
     def _sign_in(self) -> Session:

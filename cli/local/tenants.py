@@ -77,9 +77,9 @@ def add_tenant(
     addresses: Sequence[str] = (),
     new_destinations: Sequence[NewDestination] = (),
 ) -> tuple[Tenant, list[str | None]]:
-    """Add a tenant with addresses and destinations. An existing tenant gets only those that it lacks.
+    """Add a tenant with addresses and destinations. An existing tenant gets only the missing ones.
 
-    Returns the tenant, and each new destination's secret or None.
+    Returns the tenant, and the secret of each new destination (None for an export).
     """
     with as_owner(cloud) as connection:
         now = connection.execute("SELECT clock_timestamp()").fetchall()[0][0]

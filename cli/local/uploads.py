@@ -31,7 +31,7 @@ def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterat
 
     Raises:
         UsageError: a file cannot be read.
-        ServiceUnavailableError, RejectedRequestError: S3 rejected it.
+        ServiceUnavailableError, RejectedRequestError: S3 is unavailable, or rejected a file.
     """
     s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
     for path in files:

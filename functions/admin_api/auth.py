@@ -47,7 +47,7 @@ _COGNITO = re.compile(r"https://cognito-idp\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?
 """Issuers that set `token_use` in every token."""
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?(?:[eE]\+?[0-9]{1,2})?")
 _TOKEN_PARTS = 3
-"""Header, payload, signature."""
+"""Number of parts: header, payload and signature."""
 
 
 class UnauthorizedError(RejectedRequestError):
@@ -78,7 +78,8 @@ def verify_token(event: Mapping[str, Any], sign_in: OidcSettings | None, now: da
 def _names(claim: object) -> frozenset[str]:
     """Return the names in a claim. The gateway renders a list as `[a b]`.
 
-    Any other text is one name. Otherwise, a group named `x admin` would grant the admin role.
+    Any other text is one name, even if it contains spaces. If it were split, a group named `x admin` would grant the
+    admin role.
     """
     if isinstance(claim, str):
         claim = claim[1:-1].split(" ") if claim.startswith("[") and claim.endswith("]") else [claim]
@@ -114,10 +115,10 @@ def _seconds(claim: object) -> float | None:
 
 
 def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the token's own lists of groups and audiences, if the gateway's text matches them.
+    """Return the lists of groups and audiences in the token itself, if the gateway's text matches them.
 
-    In the gateway's text, a name with a space looks like two names. If the issuer allows any group name, the group
-    `x admin` would grant the admin role. The header still contains the token that the gateway verified.
+    In the gateway's text, a name with a space looks like two names, so a group named `x admin` would grant the admin
+    role. The header contains the token that the gateway verified.
     """
     found: dict[str, list[str]] = {}
     for name in (GROUPS, "aud"):
@@ -166,7 +167,7 @@ class Caller:
     edits_payloads: bool = False
     """Whether the caller may see and edit the payloads of failed tasks as an operator. Admins always may."""
     email: str | None = None
-    """Verified e-mail address; None for a program, or if the token does not contain one."""
+    """Verified email address; None for a program, or if the token does not contain one."""
 
     @classmethod
     def from_claims(cls, claims: Mapping[str, Any]) -> "Caller":
@@ -205,7 +206,7 @@ class Caller:
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str | None:
-    """Return the e-mail address if the issuer has verified it. API Gateway converts booleans to text."""
+    """Return the email address if the issuer has verified it. API Gateway converts booleans to text."""
     email = claims.get("email")
     is_valid = isinstance(email, str) and "@" in email and len(email) <= MAX_ACTOR_CHARS and _is_storable(email)
     return email if is_valid and str(claims.get("email_verified", True)).lower() == "true" else None
@@ -443,7 +444,7 @@ class Request:
     caller: Caller
     database: Database
     now: datetime
-    """Current time of the database."""
+    """The database's current time."""
     changes: RateLimiter
     time_left: Callable[[], float]
     """Returns the seconds left until the response is due."""
@@ -464,7 +465,7 @@ class Request:
         return Tenant(tenant_id, slug)
 
     def scope(self, slug: str | None) -> Scope:
-        """Return the scope of a tenant, checked like in `tenant`, or of unassigned data for the slug `-`."""
+        """Return the scope of a tenant, checked as in `tenant`, or of unassigned data for the slug `-`."""
         if slug != UNASSIGNED:
             return Scope(*self.tenant(slug))
         self.check(Role.VIEWER, UNASSIGNED)

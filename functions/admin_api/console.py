@@ -94,7 +94,7 @@ class Console:
         return cls(files, (folder / "index.html").read_text(), manifest["page"]["etag"])
 
     def respond(self, event: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-        """Return the response to a gateway event of one of the ROUTES."""
+        """Return the response to a gateway event for one of the ROUTES."""
         path = event["rawPath"]
         headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
         if path == f"{_PREFIX}/config.json":
@@ -133,10 +133,10 @@ def console() -> Console:
 
 
 def _security_policy(settings: Settings) -> str:
-    """Return the Content-Security-Policy: the console's files, the token issuer and the upload bucket.
+    """Return a Content-Security-Policy for the console's files, the token issuer and the upload bucket.
 
-    Images may also have `blob:` URLs: the console requests page images with a token, which an image URL cannot
-    carry.
+    Images may also use `blob:` URLs, because the console requests page images with a token, which an image URL
+    cannot carry.
     """
     origins = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
     return _POLICY_TEMPLATE.format(origins="".join(f" {origin}" for origin in origins))

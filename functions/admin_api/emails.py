@@ -1,4 +1,4 @@
-"""E-mail addresses of people who made changes, as shown in the console and the CLI.
+"""Email addresses of people who made changes, as shown in the console and the CLI.
 
 Tables and responses identify people by the subject of their token, which does not change. The address comes from the
 token of the person's last change.
@@ -16,7 +16,7 @@ _MAX_CACHED = 1000
 
 @dataclass
 class EmailStore:
-    """Stores e-mail addresses. The process remembers stored addresses, so most changes write nothing."""
+    """Stores email addresses. The process remembers stored addresses, so most changes write nothing."""
 
     stored: set[tuple[UUID | None, str, str]] = field(default_factory=set)
     """Tenant id, subject and address of each stored address."""

@@ -84,7 +84,7 @@ api = APIGatewayHttpResolver(
     enable_validation=True,
     response_validation_error_http_code=500,
     json_body_deserializer=read_json,
-    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda limits the bytes of a response
+    serializer=partial(json.dumps, separators=(",", ":"), ensure_ascii=False),  # Lambda limits the response size
 )
 api.use(middlewares=[charge_reads])
 
@@ -334,7 +334,7 @@ def methods(document: dict[str, Any], event: APIGatewayProxyEventV2) -> list[str
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from the schema of an optional parameter or body. Callers omit it instead."""
+    """Remove null from the schema of an optional parameter or body. Callers omit the value instead."""
     alternatives = [alternative for alternative in schema.get("anyOf", ()) if alternative != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return rest | (alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives} if alternatives else {})

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ForbiddenError(RejectedRequestError):
-    """The caller may not do this."""
+    """The caller lacks a required permission."""
 
 
 class NotFoundError(RejectedRequestError):

@@ -1,1 +1,1 @@
-"""Tests of the CLI."""
+"""Tests for the CLI."""

@@ -18,7 +18,7 @@ ADMIN = "[admin tenant:*]"
 
 
 def connect(context: typer.Context, by: str | None = None, *, groups: str = ADMIN) -> Api:
-    """Return the API, called by `by`. Replaces `cli.client.connect`."""
+    """Return an API client for the caller `by`. Replaces `cli.client.connect`."""
     application = partial(gateway, groups=groups, subject=by or DEFAULT_CALLER)
     transport = httpx.WSGITransport(app=application)
     client = httpx.Client(base_url="https://api.example", headers={"Authorization": TOKEN}, transport=transport)

@@ -8,7 +8,7 @@ from counterfoil.delivery.work import OutboxMessage
 
 
 class FakeCloud:
-    """The attributes and methods of a cloud that database commands use."""
+    """A cloud with only the attributes and methods that database commands use."""
 
     def __init__(self, server: Server, name: str, database: Database) -> None:
         self.database = database

@@ -24,7 +24,7 @@ class Storage:
 
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """The storage that commands upload to."""
+    """Return the fake S3 that commands upload to."""
     storage = Storage()
     monkeypatch.setattr(httpx, "post", storage.post)
     return storage

@@ -138,7 +138,7 @@ def test_control_characters_in_replies_are_replaced(
     [
         ("in-progress", None, "the model is working on it"),
         ("pending", None, "waiting for a worker"),
-        ("pending", NOW + timedelta(seconds=4), "next attempt in 4 s or sooner"),
+        ("pending", NOW + timedelta(seconds=4), "next attempt within 4 s"),
         ("pending", NOW - timedelta(seconds=4), "waiting for a worker"),
     ],
 )
@@ -193,7 +193,7 @@ def test_a_conversation_is_deleted_by_its_id(conversation: Conversation, run: Ca
     assert json.loads(run("--list", "--json").output) == []
 
 
-# The scripted language model
+# Fake language model
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_fake_model_answers_chat_completion_requests(port: int) -> None:
         assert again == FakeLlm(port, is_ours=False)
 
 
-def test_script_port_is_read_from_settings() -> None:
+def test_fake_model_port_is_read_from_settings() -> None:
     assert fake_llm.port_of(DeployOptions(fake_llm.settings(4711))) == 4711
     assert fake_llm.port_of(DeployOptions({"LLM_PROVIDER": "anthropic", "LLM_MODEL": "claude"})) is None
     assert fake_llm.port_of(DeployOptions()) is None
@@ -293,7 +293,7 @@ def test_stale_fake_model_settings_are_replaced_and_removed(app: App) -> None:
     assert app.deployed == [DeployOptions({"OCR_PROVIDER": "textract"})]
 
 
-def test_another_commands_script_keeps_running(app: App) -> None:
+def test_another_commands_fake_model_keeps_running(app: App) -> None:
     with fake_llm.running() as script:
         app.tuning = DeployOptions(fake_llm.settings(script.port))
         with available_model(app):

@@ -49,7 +49,7 @@ def problem(status: int, detail: str, **headers: str) -> Api:
         (api_returning(200, "eyJ"), CommandError, "^The API response has an unknown format"),
     ],
 )
-def test_api_errors_are_messages_without_secrets(failing_api: Api, kind: type[Exception], message: str) -> None:
+def test_api_error_messages_contain_no_secrets(failing_api: Api, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message) as refused:
         failing_api.tenants(None)
     assert "eyJ" not in str(refused.value)
@@ -104,14 +104,14 @@ def test_polling_continues_while_the_api_is_unavailable(failure: httpx.Response 
     assert clock.now == 60 + 2 + api.UNAVAILABLE_RETRY_SECONDS
 
 
-def test_polling_stops_after_a_refusal() -> None:
+def test_polling_stops_when_a_request_is_rejected() -> None:
     clock = Clock()
     with pytest.raises(UsageError, match="Gone"):
         api.poll(2.0, lambda: problem(404, "Gone.").tenants(None), clock.sleep, clock.time)
     assert clock.now == 2
 
 
-def test_change_sends_its_version_in_if_match() -> None:
+def test_expected_version_is_sent_in_if_match() -> None:
     if_match: list[str | None] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -228,7 +228,7 @@ def test_local_cloud_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_missing_role_error_comes_from_the_api(make_tenant: Callable[..., UUID], admin: Connection) -> None:
+def test_missing_role_is_rejected_by_the_api(make_tenant: Callable[..., UUID], admin: Connection) -> None:
     make_tenant("acme")
     path = "/api/admin/dlq/bulk-ignore"
     body = {"filter": {"tenant": "acme"}, "reason": "A trial"}

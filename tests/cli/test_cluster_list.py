@@ -98,7 +98,7 @@ def test_unknown_status_or_sort_is_rejected(wrong: tuple[str, str]):
     assert f"'{wrong[1]}' is not one of" in result.output
 
 
-def test_accepting_starts_diagnostics_and_hides_the_hint(harness: TenantHarness, queue: FakeSqs):
+def test_accepting_restarts_comparison_and_hides_the_hint(harness: TenantHarness, queue: FakeSqs):
     assert "To decide: counterfoil clusters accept" in run("show", harness.ids[ORDER])
 
     run("accept", harness.ids[ORDER], "--by", "ann")

@@ -1,4 +1,4 @@
-"""Constants in commands equal the server's, which commands do not import."""
+"""Constants in commands equal the server's constants, which commands do not import."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""A tenant's destinations are added and removed, and secrets rotated, on the command line."""
+"""Destinations are added and removed, and their secrets are rotated, on the command line."""
 
 import json
 from collections.abc import Callable

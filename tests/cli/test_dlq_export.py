@@ -1,4 +1,4 @@
-"""Dead letters are exported to a file, completely or not at all, and audited."""
+"""Dead letters are exported to a file, completely or not at all, and the export is audited."""
 
 import csv
 import io
@@ -150,7 +150,7 @@ TWO = b'"job_id"\r\n"a\r\nb"\r\n"c"\r\n'
 
 @pytest.fixture
 def s3_requests(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Request]:
-    """Requests to S3, which answers each one with TWO."""
+    """Requests to a fake S3, which returns TWO for each request."""
     s3_requests: list[httpx.Request] = []
 
     @contextmanager

@@ -59,7 +59,7 @@ def test_typed_slug_purges_closed_dead_letters(admin: Connection) -> None:
 
 @pytest.mark.usefixtures("dead_letters")
 @pytest.mark.parametrize("confirmation", [{"stdin": "Acme\n"}, {"words": ("--confirm", "other")}])
-def test_wrong_confirmation_purges_nothing(confirmation: dict[str, Any], admin: Connection) -> None:
+def test_incorrect_confirmation_purges_nothing(confirmation: dict[str, Any], admin: Connection) -> None:
     with pytest.raises(UsageError, match="Nothing was purged"):
         run("purge", *FILTER, *confirmation.get("words", ()), stdin=confirmation.get("stdin"))
     assert visible_statuses(admin) == ALL_STATUSES

@@ -79,7 +79,7 @@ def test_replacement_is_requested_with_an_upload_form(
     assert storage.files == {stored["key"]: b"<Order/>"}
     assert (stored["key"], stored["document_id"]) == (done["key"], str(harness.ids[0]))
     assert (stored["requested_by"], stored["reason"]) == ("ann", "typing error")
-    assert len(rows(admin, "document")) == 2  # until the file is acquired
+    assert len(rows(admin, "document")) == 2  # the old document stays until the new file is extracted
 
 
 def test_missing_file_requests_no_replacement(harness: TenantHarness, call: Callable[..., Any], tmp_path: Path):
@@ -106,7 +106,7 @@ def test_documents_are_found_by_number_and_words(harness: TenantHarness, call: C
     assert "4711" not in shown
 
 
-def test_list_names_missing_facts(harness: TenantHarness, call: Callable[..., Any], admin: Connection):
+def test_list_shows_missing_fields(harness: TenantHarness, call: Callable[..., Any], admin: Connection):
     admin.execute(
         "UPDATE document SET structured_data = structured_data - 'issuer' - 'total_net' WHERE type = 'invoice'"
     )
@@ -181,7 +181,7 @@ def test_list_reads_short_pages_to_its_limit(
     assert call("list", *narrow, "--limit", "2") == call("list", *narrow)[:2]
 
 
-def test_show_prints_document_facts_and_links(harness: TenantHarness, call: Callable[..., Any]):
+def test_show_prints_document_fields_and_matches(harness: TenantHarness, call: Callable[..., Any]):
     order_id, invoice_id = harness.ids
     document = call("show", str(invoice_id), "--json")
     assert (document["id"], document["number"], [edge["document"]["id"] for edge in document["matches"]]) == (

@@ -47,7 +47,7 @@ class Pool:
     status: int = 200
     """HTTP status of responses to revocations."""
     discovery: dict[str, Any] = field(default_factory=dict)
-    """Overrides of the discovery document."""
+    """Fields that override the discovery document."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     refreshed: int = 0
     rotates: bool = False
@@ -208,7 +208,7 @@ def test_login_signs_in_and_later_commands_use_it(pool: Pool, shown_pages: list[
     assert pool.refreshed == 0
 
 
-def test_tokens_are_stored_for_their_owner_only(pool: Pool, login_file: Path) -> None:
+def test_stored_tokens_are_readable_only_by_their_owner(pool: Pool, login_file: Path) -> None:
     before = os.umask(0)
     try:
         run("login", "--url", pool.url)
@@ -220,7 +220,7 @@ def test_tokens_are_stored_for_their_owner_only(pool: Pool, login_file: Path) ->
     assert pool.tokens[0] in login_file.read_text()
 
 
-def test_representations_hide_tokens(pool: Pool) -> None:
+def test_repr_hides_tokens(pool: Pool) -> None:
     run("login", "--url", pool.url)
     assert SECRET not in repr(Logins.read())
 
@@ -305,14 +305,14 @@ def test_invalid_or_unencrypted_address_is_refused(url: str) -> None:
 def test_login_requires_a_deployment(pool: Pool) -> None:
     with pytest.raises(UsageError, match="--url is required"):
         run("login")
-    with pytest.raises(UsageError, match=r"does not belong to a deployment of Counterfoil \(404\)"):
+    with pytest.raises(UsageError, match=r"does not belong to a Counterfoil deployment \(404\)"):
         run("login", "--url", f"{pool.url}/elsewhere")
 
 
 @pytest.mark.parametrize(
     "discovery", [{"issuer": "https://elsewhere.example"}, {"token_endpoint": "http://elsewhere.example/token"}]
 )
-def test_a_wrong_discovery_document_is_refused(pool: Pool, discovery: dict[str, str]) -> None:
+def test_an_invalid_discovery_document_is_refused(pool: Pool, discovery: dict[str, str]) -> None:
     pool.discovery = discovery
     with pytest.raises(CommandError, match="another issuer, or endpoints without https"):
         run("login", "--url", pool.url)

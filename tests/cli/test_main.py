@@ -21,7 +21,7 @@ COMMAND = Path(sys.executable).parent / "counterfoil"
 def run_failing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
 ) -> tuple[int, str]:
-    """Return exit code and standard error of a command that raises `error`."""
+    """Return the exit code and standard error of a command that raises `error`."""
 
     def fail() -> None:
         raise error
@@ -92,7 +92,7 @@ def test_help_imports_no_heavy_modules():
     assert "LOADED []" in done.stdout
 
 
-def test_misspelled_command_suggests_the_right_one():
+def test_misspelled_command_suggests_the_correct_one():
     done = subprocess.run([COMMAND, "cluster"], capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.USAGE
     assert "'clusters'" in done.stderr

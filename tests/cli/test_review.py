@@ -40,12 +40,12 @@ def call(*words: object) -> Any:
 def test_list_shows_documents_with_their_candidates(harness: TenantHarness) -> None:
     (row,) = [line for line in run().splitlines() if "invoice R-81" in line]
     assert "purchase order 4711 or purchase order 4711" in row
-    assert run("--document-type", "credit_note").strip() == "No document is waiting for review."
-    assert run("--min-probability", "0.9").strip() == "No document is waiting for review."
+    assert run("--document-type", "credit_note").strip() == "No documents found (waiting for review)."
+    assert run("--min-probability", "0.9").strip() == "No documents found (waiting for review)."
     assert [review["id"] for review in call()] == [str(harness.ids[2])]
 
 
-def test_missing_facts_are_named(harness: TenantHarness, admin: Connection) -> None:
+def test_missing_fields_are_listed(harness: TenantHarness, admin: Connection) -> None:
     change = "UPDATE document SET structured_data = structured_data - %s::text WHERE id = %s"
     admin.execute(change, ["total_net", harness.ids[2]])
     admin.execute(change, ["buyer", harness.ids[1]])
@@ -71,7 +71,7 @@ def test_confirmation_stores_reviewer_and_reason(harness: TenantHarness) -> None
     assert "invoice R-81" in output
     assert "were confirmed as a match." in output
     assert harness.links() == {(1, 2), (3, 4)}
-    assert run().strip() == "No document is waiting for review."
+    assert run().strip() == "No documents found (waiting for review)."
     assert "ann confirmed" in run("show", harness.ids[2])
     assert "the driver's note" in run("show", harness.ids[2])
 
@@ -125,4 +125,4 @@ def test_list_footer_shows_state_and_truncation(harness: TenantHarness) -> None:
     assert run("--limit", "1").splitlines()[-1].startswith("1 waiting for review. To see more, raise --limit. ")
     run("reject", harness.ids[2], "--all", "--by", "ann")
     assert run("--state", "decided").splitlines()[-1].startswith("1 decided by a reviewer. ")
-    assert run("--state", "resolved").strip() == "No document is no longer ambiguous, without a decision."
+    assert run("--state", "resolved").strip() == "No documents found (resolved without a decision)."

@@ -29,7 +29,7 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
 
 
 def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
-    """Store an order at 100.00, its delivery note, and its invoice at `price`. Return its position."""
+    """Store an order at 100.00, its delivery note and its invoice at `price`. Return the order's index."""
     position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))
@@ -62,7 +62,7 @@ def outcome_of(harness: TenantHarness, position: int) -> str:
 
 @pytest.fixture
 def accepted_differences(harness: TenantHarness) -> TenantHarness:
-    """20 accepted price differences of 1.5% and a disputed one of 2.5%."""
+    """Store 20 accepted price differences of 1.5% and a disputed difference of 2.5%."""
     for number in range(20):
         accept(harness, invoiced_order(harness, number, "101.50"))
     disputed = invoiced_order(harness, 20, "102.50")

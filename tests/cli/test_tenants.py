@@ -44,7 +44,7 @@ def test_tenant_is_added_with_its_setup(admin: Connection) -> None:
     assert "Mail arrives at in@acme.example." in shown
     assert "Failures are reported to ann@acme.example." in shown
     assert "Results go to erp: https://erp.example.com/hook?a=b" in shown
-    assert "Its secret, which is not shown again: whsec_" in shown
+    assert "Signing secret (shown only once): whsec_" in shown
     ((tenant, name, organization),) = admin.execute(
         "SELECT t.id, t.name, o.name FROM tenant t JOIN organization o ON o.id = organization_id"
     ).fetchall()

@@ -95,7 +95,7 @@ def test_a_tolerance_is_removed_by_its_scope():
         run("acme", "--remove", "price")
 
 
-def test_change_recomputes_clusters_with_a_result(acme: UUID, database: Database, admin: Connection):
+def test_change_recomputes_only_clusters_with_a_result(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
         diagnostics.enqueue_diagnostics(connection, acme, [CLUSTER, UUID(int=8)], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
@@ -111,7 +111,7 @@ def test_change_recomputes_clusters_with_a_result(acme: UUID, database: Database
     }
 
 
-def test_change_restarts_a_first_computation_in_progress(acme: UUID, database: Database, admin: Connection):
+def test_change_restarts_a_comparison_in_progress(acme: UUID, database: Database, admin: Connection):
     with database.tenant(acme) as connection:
         diagnostics.enqueue_diagnostics(connection, acme, [CLUSTER], datetime.now(UTC))
     admin.execute("UPDATE cluster_diagnostics SET status = 'in-progress', attempts = 1")
@@ -135,7 +135,7 @@ def test_limits_are_parsed(options: tuple[list[str], list[str], list[str]], limi
 
 @pytest.mark.parametrize("within", [["2%", "3%"], ["0.05", "1"], ["any", "2%"]])
 def test_two_limits_of_one_kind_are_refused(within: list[str]):
-    with pytest.raises(UsageError, match=f"'{within[1]}' is one too many"):
+    with pytest.raises(UsageError, match=f"Too many limits: '{within[1]}'"):
         tolerances.limits_of(within, [], [])
 
 
@@ -163,7 +163,7 @@ def test_incomplete_command_changes_nothing(words: list[str], message: str, admi
 
 
 @pytest.mark.usefixtures("acme")
-def test_output_shows_tolerances_in_force():
+def test_output_lists_default_and_specific_tolerances():
     shown = run(
         "acme", "--set", "billed_quantity", "--under", "any", "--over", "5%", "--supplier", "DE811907980"
     ).output

@@ -58,7 +58,7 @@ class ChatTranscript(BaseModel):
     "/api/chat/sessions",
     summary="List conversations",
     tags=["chat"],
-    responses=responses({200: (ChatSessionPage, "A page, newest first.")}, 422),
+    responses=responses({200: (ChatSessionPage, "A page of conversations, newest first.")}, 422),
 )
 def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
@@ -98,7 +98,7 @@ def show_chat_session(
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_MESSAGES_PAGE, description="Maximum number of messages.")] = MESSAGES_PAGE,
 ) -> ChatTranscript:
-    """Return messages from one of the caller's own conversations, starting after number `after`."""
+    """Return messages from one of the caller's own conversations, starting after message `after`."""
     id_, tenant_id, slug = _find_owned_session(request, session_id)
     with request.database.tenant(tenant_id) as connection:
         transcript = chat.transcript(connection, id_, request.caller.subject, after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""`/api/admin/clusters`: lists of clusters, and single clusters with matches and comparison.
+"""`/api/admin/clusters`: lists of clusters, and single clusters with their matches and comparison.
 
 Reading requires the viewer role for the tenant.
 """
@@ -42,7 +42,7 @@ class ClusterPage(BaseModel):
     "/api/admin/clusters",
     summary="List clusters",
     tags=["documents"],
-    responses=responses({200: (ClusterPage, "A page.")}, 404, 422),
+    responses=responses({200: (ClusterPage, "A page of clusters.")}, 404, 422),
 )
 def list_clusters(
     request: Request,

@@ -62,7 +62,7 @@ from functions.admin_api.http import ForbiddenError, NotFoundError, required_ver
 MAX_PAGED = 10_000
 """Maximum number of dead letters that can be reached with page numbers. Cursors have no limit."""
 MAX_EVENTS = 100
-"""Maximum events of each kind in a timeline. With errors of maximum length, they fit into Lambda's limit of 6 MB."""
+"""Maximum events of each kind in a timeline. Even with the longest errors, they fit into Lambda's limit of 6 MB."""
 MAX_PREVIOUS_FAILURES = 50
 """Maximum number of earlier failures in a response."""
 NO_DEAD_LETTER = "There is no such dead letter."
@@ -90,9 +90,9 @@ GroupFingerprint = Annotated[Fingerprint | None, Query(description="Fingerprint 
 
 
 def hide_secrets(fields: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """Return fields as the caller may see them. `redacted_paths` lists hidden values.
+    """Return the fields, without secrets and tracebacks unless the caller is an admin.
 
-    Only admins see tracebacks.
+    `redacted_paths` lists the hidden secrets.
     """
     if caller.role >= Role.ADMIN:
         return {**fields, "redacted_paths": []}
@@ -256,7 +256,7 @@ def _visible_fields(dead_letter: DeadLetterEntry, slug: str, caller: Caller) -> 
     "/api/admin/dlq",
     summary="List dead letters",
     tags=["dead letters"],
-    responses=responses({200: (DeadLetterPage, "A page, newest first.")}, 404, 422),
+    responses=responses({200: (DeadLetterPage, "A page of dead letters, newest first.")}, 404, 422),
 )
 def list_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,
@@ -339,7 +339,7 @@ def count_dead_letters(request: Request, tenant: TenantOrUnassigned = None) -> D
     "/api/admin/dlq/groups",
     summary="List dead letter groups",
     tags=["dead letters"],
-    responses=responses({200: (DeadLetterGroupPage, "A page, latest failure first.")}, 404, 422),
+    responses=responses({200: (DeadLetterGroupPage, "A page of groups, latest failure first.")}, 404, 422),
 )
 def list_groups(
     request: Request,
@@ -400,7 +400,7 @@ def find_named(
         Query(description="End of an id, or start of the fingerprint of a group."),
     ],
 ) -> IdMatches:
-    """Find resources that the caller may view by a part of their id, as shown in tables."""
+    """Find resources that the caller may view, by the part of their id that tables show."""
     with request.database.delivery() as connection:
         matches = search.find_by_partial_id(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
@@ -831,7 +831,7 @@ class AuditPage(BaseModel):
     "/api/admin/dlq/audit",
     summary="List audit entries",
     tags=["dead letters"],
-    responses=responses({200: (AuditPage, "A page, newest first.")}, 404, 422),
+    responses=responses({200: (AuditPage, "A page of audit entries, newest first.")}, 404, 422),
 )
 def list_audit(
     request: Request,

@@ -74,7 +74,7 @@ class DocumentTimeline(BaseModel):
     "/api/admin/documents",
     summary="List documents",
     tags=["documents"],
-    responses=responses({200: (DocumentPage, "A page, newest first.")}, 404, 422),
+    responses=responses({200: (DocumentPage, "A page of documents, newest first.")}, 404, 422),
 )
 def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameters
     request: Request,

@@ -119,7 +119,7 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
 def _file_for_response(
     request: Request, tenant_id: UUID, slug: str, filters: DeadLetterFilter, file: ExportFile, actor: str
 ) -> bytes | None:
-    """Return a small file and record it in the audit trail; None if it is too large for a response."""
+    """Return a small export's file and record the export in the audit trail; None if it is too large."""
     min_time_left = request.time_left() - MAX_RESPONSE_SECONDS
     content, dead_letters = bytearray(export.header(file.format)), 0
     for batch in export.iter_batches(
@@ -166,7 +166,7 @@ def link_export(request: Request, operation_id: Id) -> Response[ExportLink]:
         tenant_id, lambda connection: export.record_download(connection, operation, by=actor, now=request.now)
     )
     bucket = settings().uploads_bucket
-    assert bucket is not None  # the file is in it
+    assert bucket is not None  # the bucket contains the export's file
     link = ExportLink(
         url=export.presigned_url(bucket, operation, slug),
         url_expires_at=request.now + timedelta(seconds=URL_EXPIRY_SECONDS),

@@ -73,7 +73,7 @@ class MailDecided(BaseModel):
     "/api/admin/mail",
     summary="List mail on hold",
     tags=["mail"],
-    responses=responses({200: (HeldMailPage, "A page, newest first.")}, 404, 422),
+    responses=responses({200: (HeldMailPage, "A page of emails, newest first.")}, 404, 422),
 )
 def list_mail(
     request: Request,
@@ -156,7 +156,7 @@ def _decide(
     decide: Callable[[Connection, UUID, Decision], list[OutboxMessage] | None],
 ) -> MailDecided:
     tenant_id, slug, id_ = request.owned(mail_id, "source", NO_MAIL)
-    request.admit("Deciding about mail", slug, tenant_id)
+    request.admit("Releasing or rejecting mail", slug, tenant_id)
     decision = Decision(
         id_, request.caller.require_subject()[:MAX_ACTOR_CHARS], request.now, body.reason if body else None
     )

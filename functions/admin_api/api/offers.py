@@ -109,7 +109,7 @@ routes = Routes()
     "/api/admin/offers",
     summary="List offer pools",
     tags=["offers"],
-    responses=responses({200: (OfferPoolPage, "A page, latest first.")}, 404, 422),
+    responses=responses({200: (OfferPoolPage, "A page of pools, latest first.")}, 404, 422),
 )
 def list_pools(
     request: Request,
@@ -176,7 +176,7 @@ def show_pool(request: Request, pool_id: Id) -> OfferPoolDetail:
     "/api/admin/offers/<pool_id>/failed",
     summary="List users whose offers failed",
     tags=["offers"],
-    responses=responses({200: (FailedUsers, "A page, by user id.")}, 404, 422),
+    responses=responses({200: (FailedUsers, "A page of failed users, sorted by id.")}, 404, 422),
 )
 def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Limit = PAGE) -> FailedUsers:
     """Return a page of a pool's failed users, with the reasons."""

@@ -292,7 +292,7 @@ def owned_operation(request: Request, operation_id: str) -> Owned:
 
 
 def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
-    """Return an operation and its progress as the caller may see them."""
+    """Return an operation and its progress, without values that the caller must not see."""
     fields: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,
@@ -462,7 +462,9 @@ def _run_first_step(operation: Operation, slug: str, request: Request) -> Respon
         with request.database.tenant(operation.tenant_id) as connection:
             operation = store.show(connection, operation.id)
     except TransientError as error:
-        logger.warning("A purge waits for the worker", purge=str(operation.id), error=safe_message(error, for_log=True))
+        logger.warning(
+            "The worker must finish a purge", purge=str(operation.id), error=safe_message(error, for_log=True)
+        )
     return versioned_response(progress(operation, slug, request.caller), 202 if operation.ended_at is None else 200)
 
 
@@ -508,7 +510,7 @@ def reprocess_documents(request: Request, body: Annotated[ReprocessingRequest, B
     "/api/admin/operations",
     summary="List operations",
     tags=["operations"],
-    responses=responses({200: (OperationPage, "A page, newest first.")}, 404, 422),
+    responses=responses({200: (OperationPage, "A page of operations, newest first.")}, 404, 422),
 )
 def list_operations(
     request: Request,
@@ -547,7 +549,7 @@ def show_operation(request: Request, operation_id: Id) -> Response[OperationProg
     "/api/admin/operations/<operation_id>/items",
     summary="List an operation's results",
     tags=["operations"],
-    responses=responses({200: (OperationItemPage, "A page, in processing order.")}, 404, 422),
+    responses=responses({200: (OperationItemPage, "A page of items, in processing order.")}, 404, 422),
 )
 def list_operation_items(
     request: Request,

@@ -48,7 +48,9 @@ class Person(BaseModel):
     email: str
     role: RoleName | None = Field(description="Role; null if the person has none.")
     tenants: list[str] = Field(description="Slugs; `*` for all tenants.")
-    edits_payloads: bool = Field(description="Whether the person may edit payloads of failed tasks as an operator.")
+    edits_payloads: bool = Field(
+        description="Whether the person may edit the payloads of failed tasks, as an operator."
+    )
     is_disabled: bool
     created_at: datetime
 
@@ -61,7 +63,7 @@ class PersonPage(BaseModel):
 
 
 class Emails(BaseModel):
-    """E-mail addresses of people."""
+    """Email addresses of people."""
 
     emails: dict[str, str] = Field(description="Addresses by subject. People without a known address are omitted.")
 
@@ -112,7 +114,7 @@ class UserPool:
 
         Raises:
             NotFoundError: there is no such person.
-            ConflictError: a person with this e-mail address already exists.
+            ConflictError: a person with this email address already exists.
             ServiceUnavailableError, RejectedRequestError: see `translate_errors`.
         """
         with aws.translate_errors():
@@ -123,14 +125,14 @@ class UserPool:
                 if code == "UserNotFoundException":
                     raise NotFoundError(NO_PERSON) from None
                 if code == "UsernameExistsException":
-                    raise ConflictError("A person with this e-mail address already exists.") from None
+                    raise ConflictError("A person with this email address already exists.") from None
                 if code == "GroupExistsException":
                     return {}
                 raise
         return found
 
     def page(self, tenant: str | None, email: str | None, cursor: str | None) -> PersonPage:
-        """Return a page of people. If `tenant` or `email` is given, return only the people with it."""
+        """Return a page of people. `tenant` and `email` return only people with that tenant or email address."""
         parameters = {"Limit": PAGE_SIZE}
         if tenant is not None and email is None:
             group = f"{_TENANT}{tenant}"
@@ -233,14 +235,14 @@ _FAILURES = (400, 404, 409, 413, 415, 422, 429)
     "/api/admin/people",
     summary="List people",
     tags=["people"],
-    responses=responses({200: (PersonPage, "A page.")}, 404, 409, 422),
+    responses=responses({200: (PersonPage, "A page of people.")}, 404, 409, 422),
 )
 def list_people(
     request: Request,
     tenant: Annotated[
         TenantSlug | None,
         Query(
-            description="Slug of a tenant. Default: all tenants for their admins, otherwise the token's only tenant."
+            description="Slug of a tenant. Default: all tenants for admins of all, otherwise the token's only tenant."
         ),
     ] = None,
     email: Annotated[Email | None, Query(description="Only the person with this address.")] = None,
@@ -255,7 +257,7 @@ def list_people(
 
 @routes.get(
     "/api/admin/people/emails",
-    summary="Find e-mail addresses",
+    summary="Find email addresses",
     tags=["people"],
     responses=responses({200: (Emails, "The known addresses.")}, 422),
 )
@@ -270,7 +272,7 @@ def find_emails(
         ),
     ],
 ) -> Response[Emails]:
-    """Find the e-mail addresses of people who made changes in the caller's tenants."""
+    """Find the email addresses of people who made changes in the caller's tenants."""
     return json_response(200, Emails(emails=emails.find(request.database, subject, request.visible_tenants())))
 
 
@@ -281,7 +283,7 @@ def find_emails(
     responses=responses({201: (Person, "The person was added. The user pool sends an invitation.")}, *_FAILURES),
 )
 def add_person(request: Request, body: Annotated[NewPerson, Body()]) -> Response[Person]:
-    """Add a person. They receive an e-mail with a temporary password."""
+    """Add a person. They receive an email with a temporary password."""
     _admit(request, "Inviting a person", body.tenants)
     pool = UserPool.current()
     attributes = [{"Name": "email", "Value": body.email}, {"Name": "email_verified", "Value": "true"}]

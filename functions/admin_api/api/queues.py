@@ -1,8 +1,8 @@
 """`/api/admin/queues`: depths, work items and pauses of the workers' queues.
 
-A queue serves all tenants. Callers with all tenants (`tenant:*`) see totals and the authors of pauses. Other viewers
-see their tenant's work items, and the time and reason of each pause. Pausing and resuming require the admin role for
-all tenants. Depths and alarms are cached for a few seconds.
+A queue serves all tenants. Callers with access to all tenants (`tenant:*`) see totals and the authors of pauses. Other
+viewers see their tenant's work items, and the time and reason of each pause. Pausing and resuming require the admin
+role for all tenants. Depths and alarms are cached for up to 30 seconds.
 """
 
 import time
@@ -64,11 +64,11 @@ class PauseInfo(BaseModel):
 
 
 class QueueState(BaseModel):
-    """State of a worker's queue: paused or not."""
+    """State of a worker's queue: whether it is paused."""
 
     worker: str
     is_paused: bool
-    paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
+    paused: PauseInfo | None = Field(description="Author, time and reason, for callers with access to all tenants.")
     is_applied: bool = Field(
         description="Whether the event source mappings have this state. If not, the change is retried within a minute."
     )
@@ -81,7 +81,7 @@ class PausedQueue(BaseModel):
     worker: str
     since: datetime
     reason: str = Field(description="Reason for the pause, visible to all callers.")
-    paused: PauseInfo | None = Field(description="Author, time and reason, for callers with all tenants.")
+    paused: PauseInfo | None = Field(description="Author, time and reason, for callers with access to all tenants.")
 
 
 class PausedQueues(BaseModel):
@@ -105,7 +105,7 @@ class QueueMinutes(BaseModel):
 class QueueOverview(BaseModel):
     """A worker's queue, including its retry queue.
 
-    Values that concern all tenants are null for viewers of a single tenant.
+    Values that cover all tenants are null for viewers of a single tenant.
     """
 
     worker: str
@@ -135,7 +135,7 @@ class BreakerState(BaseModel):
 
 
 class QueuesOverview(BaseModel):
-    """All queues. Circuit breakers and alarms are included for callers with all tenants."""
+    """All queues. Circuit breakers and alarms are included for callers with access to all tenants."""
 
     tenant: str | None = Field(description="Tenant of the counted work items; null for all tenants.")
     measured_at: datetime | None = Field(description="Time of the last measurement; null if it is over an hour ago.")
@@ -214,7 +214,7 @@ def _pause_info(pause: QueuePause) -> PauseInfo | None:
 
 
 def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth | None) -> dict[str, object]:
-    """Return the values for callers with all tenants."""
+    """Return the values for callers with access to all tenants."""
     return {
         "is_paused": pause is not None and pause.is_paused,
         "paused": None if pause is None else _pause_info(pause),
@@ -228,7 +228,7 @@ def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth 
 
 
 def _queue_overview(worker: str, history: QueueHistory, running: int, now: datetime) -> QueueOverview:
-    """Return a queue's overview for one tenant or all tenants, without values that concern all tenants."""
+    """Return a queue's overview without the values that only callers with access to all tenants see."""
     return QueueOverview(
         worker=worker,
         is_paused=False,
@@ -286,7 +286,7 @@ _SWITCH_RESPONSES[200]["headers"] = VERSIONED
 def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
     """Return the depths and work items of all queues.
 
-    If `tenant` is omitted, callers with all tenants get totals.
+    If `tenant` is omitted, callers with access to all tenants get totals.
     """
     if tenant is None and request.caller.has_role(Role.VIEWER, ALL_TENANTS):
         return _overview_of_all(request.database, request.now)
@@ -322,7 +322,7 @@ def list_paused_queues(request: Request) -> PausedQueues:
 def pause_queue(
     request: Request, worker: Worker, body: Annotated[PauseBody, Body()], if_match: IfMatch = None
 ) -> Response[QueueState]:
-    """Stop receiving from a worker's queue until it is resumed. Pending work items keep their attempts."""
+    """Stop receiving messages from a worker's queue. Pending work items keep their attempts."""
     return _switch(request, worker, body, if_match, is_paused=True)
 
 
@@ -332,7 +332,7 @@ def pause_queue(
 def resume_queue(
     request: Request, worker: Worker, body: Annotated[PauseBody, Body()], if_match: IfMatch = None
 ) -> Response[QueueState]:
-    """Receive from a worker's queue again."""
+    """Resume receiving messages from a worker's queue."""
     return _switch(request, worker, body, if_match, is_paused=False)
 
 

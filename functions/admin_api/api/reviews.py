@@ -117,7 +117,7 @@ class Candidate(BaseModel):
 
 
 class AmbiguousMatch(BaseModel):
-    """An ambiguous match with its candidates. It has further fields."""
+    """An ambiguous match with its candidates. Other fields may follow."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -186,7 +186,7 @@ class VarianceDecisionResult(BaseModel):
     "/api/admin/reviews",
     summary="List reviews",
     tags=["reviews"],
-    responses=responses({200: (ReviewPage, "A page.")}, 422),
+    responses=responses({200: (ReviewPage, "A page of reviews.")}, 422),
 )
 def list_reviews(
     request: Request,

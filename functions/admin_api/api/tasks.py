@@ -24,7 +24,7 @@ from functions.admin_api.http import NotFoundError, responses
 
 MAX_TYPE_CHARS = 100
 MAX_ATTEMPTS_SHOWN = 200
-"""Maximum attempts in a response. With errors and a result of maximum size, they fit into Lambda's limit of 6 MB."""
+"""Maximum attempts in a response. Even with the longest errors and result, they fit into Lambda's limit of 6 MB."""
 NO_TASK = "There is no such task."
 
 routes = Routes()
@@ -102,7 +102,7 @@ def submit_task(request: Request, body: Annotated[TaskBody, Body()]) -> Response
     "/api/tasks",
     summary="List tasks",
     tags=["tasks"],
-    responses=responses({200: (TaskPage, "A page, newest first.")}, 404, 422),
+    responses=responses({200: (TaskPage, "A page of tasks, newest first.")}, 404, 422),
 )
 def list_tasks(
     request: Request,

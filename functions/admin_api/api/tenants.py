@@ -60,7 +60,7 @@ class TenantDetail(BaseModel):
     created_at: datetime
     disabled_at: datetime | None = Field(description="Time at which the tenant was disabled; null if it is enabled.")
     addresses: list[str] = Field(description="Mail addresses whose mail belongs to the tenant.")
-    admins: list[str] = Field(description="E-mail addresses that are notified of the tenant's failures.")
+    admins: list[str] = Field(description="Email addresses that are notified of the tenant's failures.")
 
 
 class NewTenant(BaseModel):
@@ -72,7 +72,7 @@ class NewTenant(BaseModel):
     name: Name | None = Field(default=None, description="Default: the slug.")
     organization: Name = tenants.DEFAULT_ORGANIZATION
     addresses: Addresses = Field(default=[], description="Mail addresses whose mail belongs to the tenant.")
-    admins: Addresses = Field(default=[], description="E-mail addresses that are notified of the tenant's failures.")
+    admins: Addresses = Field(default=[], description="Email addresses that are notified of the tenant's failures.")
     destinations: list[DestinationForm] = Field(default=[], max_length=20)
 
 
@@ -117,7 +117,7 @@ routes = Routes()
     "/api/admin/tenants",
     summary="List tenants",
     tags=["tenants"],
-    responses=responses({200: (TenantPage, "A page, by slug.")}, 422),
+    responses=responses({200: (TenantPage, "A page of tenants, sorted by slug.")}, 422),
 )
 def list_tenants(
     request: Request,
@@ -145,7 +145,7 @@ def list_tenants(
     ),
 )
 def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
-    """Add a tenant with its setup, in one transaction. If the tenant exists, missing parts are added."""
+    """Add a tenant with its setup, in one transaction. An existing tenant gets only the missing settings."""
     actor = request.admit_for_all("Adding a tenant")[:MAX_ACTOR_CHARS]
 
     def add() -> AddedTenant:
@@ -242,7 +242,7 @@ def change_addresses(
 def change_admins(
     request: Request, tenant: TenantPath, body: Annotated[AddressChange, Body()]
 ) -> Response[AddressList]:
-    """Add and remove e-mail addresses that are notified of a tenant's failures. They grant no access."""
+    """Add and remove email addresses that are notified of a tenant's failures. They grant no access."""
     return _change_list(request, tenant, body, "Changing admins", tenants.change_admins)
 
 

@@ -1,7 +1,7 @@
 """`/api/admin/tenants/{tenant}/tolerances`: a tenant's tolerances and suggested tolerances.
 
 Reading requires the viewer role for the tenant, and changes require the admin role. After a change, the tenant's
-clusters are compared again. The request enqueues as many comparisons as it has time for.
+clusters are compared again. The request enqueues comparisons until its time runs out.
 `POST .../tolerances/recompare` enqueues the remaining comparisons.
 """
 
@@ -24,7 +24,7 @@ from functions.admin_api.endpoint import Note, Routes, TenantPath, json_response
 from functions.admin_api.http import ConflictError, NotFoundError, responses
 
 SECONDS_LEFT = 8.0
-"""Minimum time left for enqueueing more comparisons."""
+"""Minimum remaining time to enqueue more comparisons."""
 Limit = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")] | None,
     Field(description="Decimal number; null if this limit does not apply."),

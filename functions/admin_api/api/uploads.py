@@ -1,7 +1,7 @@
 """`/api/uploads`: upload forms, and the state of uploads and mail.
 
-Reading requires the viewer role for the tenant, and uploading requires the operator role. Mail without a tenant
-requires the same role for all tenants.
+Reading requires the viewer role for the tenant, and uploading requires the operator role. For mail without
+a tenant, the caller requires the role for all tenants.
 """
 
 from typing import Annotated
@@ -56,7 +56,7 @@ class UploadRequest(BaseModel):
 def create_upload(request: Request, body: Annotated[UploadRequest, Body()]) -> Response[UploadForm]:
     """Return a form for uploading one file to S3."""
     bucket = settings().uploads_bucket
-    assert bucket is not None  # the stack sets it
+    assert bucket is not None  # the stack always sets this variable
     if body.tenant is None:
         if body.replaces is not None:
             raise RejectedRequestError("`replaces` requires `tenant`.")
@@ -92,7 +92,7 @@ class UploadPage(BaseModel):
     "/api/uploads",
     summary="List uploads",
     tags=["uploads"],
-    responses=responses({200: (UploadPage, "A page.")}, 404, 422),
+    responses=responses({200: (UploadPage, "A page of uploads and mail, oldest first.")}, 404, 422),
 )
 def list_uploads(
     request: Request,
@@ -130,7 +130,7 @@ def list_uploads(
 def _find_by_key(request: Request, key: str) -> list[Upload]:
     """Return the uploads of a file in all tenants that the caller may view."""
     bucket, visible = settings().uploads_bucket, request.visible_tenants()
-    assert bucket is not None  # the stack sets it
+    assert bucket is not None  # the stack always sets this variable
     with request.database.delivery() as connection:
         owners = upload_list.find_owners(connection, bucket, [key])
     uploads = []

@@ -47,9 +47,9 @@ def _require_date(value: object) -> object:
 
 
 Day = Annotated[date, BeforeValidator(_require_date)]
-"""Date; rejects numbers and times."""
+"""A date. Numbers and times are rejected."""
 Exact = Field(strict=True, allow_inf_nan=False)
-"""Number in a body; rejects text and NaN."""
+"""A number in a body. Text and NaN are rejected."""
 Age = Annotated[int, Field(ge=18, le=120), http.WholeNumber]
 
 
@@ -185,7 +185,7 @@ def put_profile(
             return is_new, profiles.show(connection, tenant_id, id_)
 
     is_new, stored = retry_on_conflict(put)
-    assert stored is not None  # it was written in this transaction
+    assert stored is not None  # `put` has just stored the profile
     return json_response(201 if is_new else 200, _profile(id_, slug, stored), {"ETag": etag(stored.version)})
 
 
@@ -257,7 +257,7 @@ def _change(
     "/api/users/<user_id>/blocks",
     summary="List blocked users",
     tags=["users"],
-    responses=responses({200: (BlockedUsers, "A page, latest first.")}, 404, 422),
+    responses=responses({200: (BlockedUsers, "A page of blocked users, latest first.")}, 404, 422),
 )
 def list_blocks(
     request: Request, user_id: Id, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE

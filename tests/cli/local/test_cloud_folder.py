@@ -39,7 +39,7 @@ def state() -> State:
 
 @pytest.fixture
 def lock_holder(paths: CloudPaths) -> Iterator[IO[str]]:
-    """Standard input of a process that holds the lock until this input is closed."""
+    """Yield the standard input of a process that holds the lock until this input is closed."""
     command = [sys.executable, "-c", HOLDER, str(paths.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -53,7 +53,7 @@ def test_a_second_command_waits_for_the_first(paths: CloudPaths, lock_holder: IO
         assert lock_holder.closed
 
 
-def test_lock_survives_removal_of_its_folder(paths: CloudPaths, lock_holder: IO[str]):
+def test_waiting_command_recreates_a_deleted_lock_file(paths: CloudPaths, lock_holder: IO[str]):
     def remove() -> None:
         paths.clear()
         lock_holder.close()
@@ -92,7 +92,7 @@ def test_saved_state_is_loaded(paths: CloudPaths, state: State):
     assert (loaded.emulator, loaded.deployment.outputs) == (state.emulator, {"Name": "value"})
 
 
-def test_state_is_readable_by_its_owner_only(paths: CloudPaths, state: State):
+def test_state_is_readable_only_by_its_owner(paths: CloudPaths, state: State):
     paths.folder.mkdir()
     state.save(paths)
     assert stat.S_IMODE(paths.state.stat().st_mode) == 0o600

@@ -1,4 +1,4 @@
-"""`counterfoil console` creates a console user on the local cloud."""
+"""`counterfoil console` creates a console user in the local cloud."""
 
 import json
 from collections import defaultdict

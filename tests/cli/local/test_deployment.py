@@ -1,4 +1,4 @@
-"""Deployment fingerprints, and the reasons of failed deployments."""
+"""Deployment fingerprints, and the reasons for failed deployments."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_source_exists():
+def test_every_deployment_source_exists():
     assert [name for name in deployment.SOURCES if not (ROOT / name).exists()] == []
 
 

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL server: start, stop, and errors with a reason."""
+"""The embedded PostgreSQL server: start, stop and error messages."""
 
 import os
 import re
@@ -156,7 +156,7 @@ def test_create_database_is_idempotent(embedded: PostgresServer):
     ["long" * 40, "with space", "quote ' and \" and $HOME", "größe"],
     ids=["long", "space", "quotes", "accents"],
 )
-def test_folder_may_have_any_name(name: str, reachable: Path):
+def test_folder_name_may_contain_special_characters(name: str, reachable: Path):
     embedded = PostgresServer(reachable / name)
     try:
         assert start(embedded).is_healthy()

@@ -1,4 +1,4 @@
-"""A local cloud ends all processes, that it started, and no other processes."""
+"""A local cloud ends all processes that it started, and no other processes."""
 
 import os
 import subprocess
