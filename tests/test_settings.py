@@ -43,7 +43,7 @@ def test_settings_come_from_environment_variables() -> None:
     ],
 )
 def test_invalid_setting_is_named(variable: str, value: str) -> None:
-    with pytest.raises(InvalidSettingsError, match=f"^{variable} is wrong"):
+    with pytest.raises(InvalidSettingsError, match=f"^{variable} is invalid"):
         Settings.from_environment({variable: value})
 
 

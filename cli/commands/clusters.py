@@ -183,12 +183,13 @@ def show_cluster(screen: Console, cluster: Cluster) -> None:
 def _show_omitted(screen: Console, cluster: Cluster) -> None:
     """Print how many documents, line items and variances the API omitted."""
     comparison = cluster["comparison"]
-    lists = {"documents": cluster, "lines": comparison, "variances": comparison}
-    omitted = [
-        f"{source[f'{name}_total'] - len(source[name])} {name}"
-        for name, source in lists.items()
-        if source[f"{name}_total"] > len(source[name])
-    ]
+    lists = (
+        ("documents", "document", cluster),
+        ("lines", "line item", comparison),
+        ("variances", "difference", comparison),
+    )
+    counts = [(source[f"{field}_total"] - len(source[field]), noun) for field, noun, source in lists]
+    omitted = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count > 0]
     if omitted:
         screen.print(f"\nNot shown, because there are too many: {', '.join(omitted)}.")
 

@@ -194,13 +194,13 @@ def _handle_invalid_request(error: RequestValidationError) -> Response[str]:
     if first["type"] == "string_pattern_mismatch" and {"reason", "notes"} & set(path):
         reason = "it must be one line without control characters"
     if source in {"query", "path"}:
-        return _reject(422, RejectedRequestError(f"The parameter {path[0]} is wrong: {reason}."))
+        return _reject(422, RejectedRequestError(f"The parameter {path[0]} is invalid: {reason}."))
     if first["type"] == "json_invalid":
         return _reject(400, UnreadableError(first["ctx"]["error"]))  # from `read_json`
     if first["type"] == "missing" and not path:
         return _reject(400, UnreadableError(NOT_AN_OBJECT))
     field_path = [str(part) for part in path if part in _body_fields()]
-    return _reject(422, RejectedRequestError(f"The body is wrong at {'.'.join(field_path) or 'a field'}: {reason}."))
+    return _reject(422, RejectedRequestError(f"The body is invalid at {'.'.join(field_path) or 'a field'}: {reason}."))
 
 
 @cache

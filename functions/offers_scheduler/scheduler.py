@@ -49,7 +49,7 @@ class OffersRequest(BaseModel):
 
 
 def _to_error(problem: ValidationProblem) -> InvalidRunError:
-    return InvalidRunError(f"{'.'.join(map(str, problem.location)) or 'The request'} is wrong: {problem.message}")
+    return InvalidRunError(f"{'.'.join(map(str, problem.location)) or 'The request'} is invalid: {problem.message}")
 
 
 MIN_SECONDS_LEFT = 30.0

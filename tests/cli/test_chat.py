@@ -116,7 +116,7 @@ def test_refused_message_shows_the_reason(conversation: Conversation, capsys: py
     run_conversation(conversation, iter(["x" * 100_001, "/nonsense"]))
 
     shown = capsys.readouterr().err
-    assert "The message was rejected: The task is wrong at payload.message" in " ".join(shown.split())
+    assert "The message was rejected: The task is invalid at payload.message" in " ".join(shown.split())
     assert "Unknown command /nonsense" in shown
 
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from cli.commands.clusters import app
 from cli.failures import UsageError
 from counterfoil.db import Connection, Database
+from counterfoil.documents import clusters
 from tests.documents.matching.samples import SampleDocument as Paper
 from tests.documents.matching.samples import contract, delivery, invoice, line, order
 from tests.documents.matching.tenant_harness import TenantHarness
@@ -77,6 +78,16 @@ def test_variances_and_links_show_their_reasons(harness: TenantHarness):
     assert "invoice R-81 ↔ purchase order 4711  high confidence, decided by rules" in text
     assert "Same order number" in text
     assert "purchase order 4711 ↔ contract RV-60" in text
+
+
+def test_omitted_line_items_and_differences_are_counted(harness: TenantHarness, monkeypatch: pytest.MonkeyPatch):
+    compute(harness)
+    monkeypatch.setattr(clusters, "MAX_LINE_ITEMS", 1)
+    monkeypatch.setattr(clusters, "MAX_VARIANCES", 1)
+
+    page = " ".join(" ".join(show(harness)).split())
+
+    assert page.endswith("Not shown, because there are too many: 1 line item, 2 differences.")
 
 
 def test_missing_fields_are_listed(harness: TenantHarness, admin: Connection):

@@ -117,7 +117,7 @@ def test_removed_destinations_name_is_reusable(admin: Connection):
         (("add-webhook", "acme", "office", "http://hooks.example.com/"), "only https is"),
         (("add-webhook", "acme", "office", "https://169.254.169.254/"), "no public address"),
         (("add-webhook", "acme", "office", "nonsense"), "must begin with https"),
-        (("add-webhook", "acme", "Office 1", URL), "body is wrong at name"),
+        (("add-webhook", "acme", "Office 1", URL), "body is invalid at name"),
         (("add-s3", "acme", "erp", "../other"), "cannot be a prefix"),
         (("add-s3", "acme", "erp", "/erp"), "cannot be a prefix"),
         (("add-s3", "acme", "erp", "erp/"), "cannot be a prefix"),

@@ -164,7 +164,7 @@ def test_documents_are_found_by_state_and_time(harness: TenantHarness, call: Cal
     assert listed("--since", "2026-03-02") == listed("--since", "2026-03-02T09:00") == [str(invoice_id)]
     assert listed("--until", "2026-03-02T09:00") == [str(order_id)]
     assert call("list", "--until", "2026-03-01") == "No documents found.\n"
-    with pytest.raises(UsageError, match="The parameter state is wrong"):
+    with pytest.raises(UsageError, match="The parameter state is invalid"):
         listed("--state", "failed")
 
 

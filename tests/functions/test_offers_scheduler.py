@@ -315,11 +315,11 @@ def test_request_adds_late_users_until_expiry(harness: SchedulerHarness):
         ),
         ({"date": "2026-01-05", "timezone": "Europe/Berlni"}, "Unknown time zone 'Europe/Berlni'"),
         ({"date": "2026-01-05", "timezone": "UTC", "tenant": "missing"}, "Unknown tenant 'missing'"),
-        ({"date": "2026-02-30", "timezone": "UTC"}, "date is wrong: Input should be a valid date"),
+        ({"date": "2026-02-30", "timezone": "UTC"}, "date is invalid: Input should be a valid date"),
         ({"timezone": "Europe/Berlni"}, "Unknown time zone"),
-        ({"date": "2026-01-05"}, "timezone is wrong: Field required"),
-        ({"date": "2026-01-05", "timezone": "UTC", "tenants": "acme"}, "tenants is wrong: Extra inputs"),
-        ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is wrong: String should have at least 1 character"),
+        ({"date": "2026-01-05"}, "timezone is invalid: Field required"),
+        ({"date": "2026-01-05", "timezone": "UTC", "tenants": "acme"}, "tenants is invalid: Extra inputs"),
+        ({"date": "2026-01-05", "timezone": "UTC", "by": ""}, "by is invalid: String should have at least 1 character"),
     ],
 )
 def test_invalid_request_queues_no_offers(harness: SchedulerHarness, request_fields: dict[str, str], message: str):

@@ -133,7 +133,7 @@ def test_model_name_includes_its_provider(settings: Settings, provider: str):
             {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": "https://example.com"},
             "EMBEDDING_URL is not supported for Bedrock",
         ),
-        ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is wrong"),
+        ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is invalid"),
     ],
 )
 def test_invalid_settings_are_rejected(environment: dict[str, str], reason: str):

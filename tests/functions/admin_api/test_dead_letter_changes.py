@@ -115,8 +115,8 @@ def test_ignore_accepts_reason_in_query(body: object, change: Change, job_id: UU
     ("body", "reason", "message"),
     [
         ({"reason": "A trial"}, "Another", "different reasons"),
-        ("", " ", "reason is wrong"),
-        ("", "a\nb", "reason is wrong: it must be one line"),
+        ("", " ", "reason is invalid"),
+        ("", "a\nb", "reason is invalid: it must be one line"),
         ("", None, "A note is required: give a reason."),
     ],
 )

@@ -234,7 +234,7 @@ def test_unassigned_cannot_be_exported_or_purged(
 
     assert (response.status, response.body["detail"]) == (
         422,
-        "The parameter tenant is wrong: '-' means unassigned dead letters, which must be retried, resolved or ignored "
+        "The parameter tenant is invalid: '-' means unassigned dead letters, which must be retried, resolved or ignored "
         "one at a time.",
     )
     assert admin.execute("SELECT purged_at FROM dead_letter").fetchall() == [(None,)]
@@ -257,7 +257,7 @@ def test_unassigned_cannot_be_closed_in_bulk(
     reason = "must be retried, resolved or ignored one at a time."
     assert bulk(filter={"tenant": UNASSIGNED}) == (
         422,
-        f"The body is wrong at filter.tenant: '-' means unassigned dead letters, which {reason}",
+        f"The body is invalid at filter.tenant: '-' means unassigned dead letters, which {reason}",
     )
     assert bulk(job_ids=[str(unassigned)]) == (422, f"Unassigned dead letters {reason}")
     assert bulk(job_ids=[str(unassigned), str(assigned)]) == (

@@ -184,7 +184,7 @@ def test_unknown_body_fields_are_rejected(call_api: CallApi, sample_tenant: Samp
                 continue
             response = send(call_api, operation, request, body={**request.body, name: value})
             assert response.status == 422, (operation, name, response.status)
-            assert response.body["detail"].startswith("The body is wrong at"), (operation, name)
+            assert response.body["detail"].startswith("The body is invalid at"), (operation, name)
     assert admin.execute("SELECT count(*) FROM audit_entry").fetchone() == (0,)
 
 

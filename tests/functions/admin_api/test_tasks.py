@@ -396,10 +396,10 @@ def test_task_list_is_filtered(call_api: CallApi, admin: Connection) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"status": "running"}, "status is wrong"),
-        ({"limit": "101"}, "limit is wrong"),
-        ({"from": "yesterday"}, "from is wrong"),
-        ({"to": "2026-01-32"}, "to is wrong"),
+        ({"status": "running"}, "status is invalid"),
+        ({"limit": "101"}, "limit is invalid"),
+        ({"from": "yesterday"}, "from is invalid"),
+        ({"to": "2026-01-32"}, "to is invalid"),
         ({"cursor": "zzz"}, "cursor must be"),
         ({"user": "me"}, "Unknown query parameter: 'user'"),
     ],

@@ -182,5 +182,5 @@ def _fetch(arn: str, name: Name, cached: _CachedSecret | None) -> Mapping[str, S
     except ValueError:
         values = None  # the error would quote the secret
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise InvalidSettingsError("SECRETS_ARN is wrong: its secret must be a JSON object with string values.")
+        raise InvalidSettingsError("SECRETS_ARN is invalid: its secret must be a JSON object with string values.")
     return {name: SecretStr(value) for name, value in values.items() if value}

@@ -279,7 +279,7 @@ class Settings(BaseModel):
 
 
 def _invalid_setting(problem: ValidationProblem) -> InvalidSettingsError:
-    name = f"{str(problem.location[0]).upper()} is wrong" if problem.location else "Settings contradict each other"
+    name = f"{str(problem.location[0]).upper()} is invalid" if problem.location else "Settings contradict each other"
     return InvalidSettingsError(f"{name}: {problem.message.removeprefix('Value error, ')}.")
 
 

@@ -84,9 +84,9 @@ test("nesting that would overflow the stack is rejected", () => {
 
 test("the field that an API error names is found in the text", () => {
   const text = '{\n  "url": "x",\n  "headers": {\n    "url": 1\n  }\n}';
-  assert.equal(lineAt(text, positionOfField(text, "The task is wrong at payload.url: no.")), 2);
-  assert.equal(lineAt(text, positionOfField(text, "The task is wrong at payload.headers.url: no.")), 4);
-  assert.equal(positionOfField(text, "The task is wrong at payload.method: it is missing."), null);
+  assert.equal(lineAt(text, positionOfField(text, "The task is invalid at payload.url: no.")), 2);
+  assert.equal(lineAt(text, positionOfField(text, "The task is invalid at payload.headers.url: no.")), 4);
+  assert.equal(positionOfField(text, "The task is invalid at payload.method: it is missing."), null);
   assert.equal(positionOfField(text, "The payload is unchanged."), null);
 });
 

@@ -84,7 +84,7 @@ def parse_json_body(body: str) -> dict[str, Any]:
 def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
     # Other field names come from the sender and must not be quoted.
     fields = [str(part) for part in problem.location if part in Message.model_fields]
-    return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
+    return InvalidMessageError(f"The message is invalid at {'.'.join(fields) or 'a field'}: {problem.message}")
 
 
 JOB_NAMESPACE = UUID("6f1c1c0e-3c52-5d0e-9b5f-0b6a4c8f7a11")

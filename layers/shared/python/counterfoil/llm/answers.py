@@ -185,7 +185,7 @@ def read(text: str, schema: type[M]) -> M:
     return validate_json(schema, fenced.group(1) if fenced else stripped, invalid)
 
 
-def extract_json_text(text: str) -> str:
+def extract_text(text: str) -> str:
     """Return the text of an answer without a schema. Characters are replaced as in `read`.
 
     Raises:

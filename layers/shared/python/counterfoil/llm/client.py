@@ -34,7 +34,7 @@ from counterfoil.errors import (
     ServiceUnavailableError,
     safe_message,
 )
-from counterfoil.llm.answers import ChatTurn, PromptRejectedError, Provider, Reply, extract_json_text, read
+from counterfoil.llm.answers import ChatTurn, PromptRejectedError, Provider, Reply, extract_text, read
 from counterfoil.metrics import Metric, emit
 from counterfoil.settings import Settings
 
@@ -369,7 +369,7 @@ class Llm:
 
     def chat(self, request: LlmRequest, deadline: Deadline) -> LlmResponse[str]:
         """Return the model's answer as text. Raises the same errors as `complete_json`."""
-        return self._complete(request, extract_json_text, deadline)
+        return self._complete(request, extract_text, deadline)
 
     def _complete(self, request: LlmRequest, parse: Callable[[str], T], deadline: Deadline) -> LlmResponse[T]:
         def parse_reply(reply: Reply) -> LlmResponse[T]:

@@ -84,7 +84,7 @@ _FIELDS = {name for form in (TaskMessage, Metadata, LastError) for name in form.
 def _invalid_message(problem: ValidationProblem) -> InvalidMessageError:
     # Only known field names may be quoted, because all other names come from the sender.
     fields = [str(part) for part in problem.location if part in _FIELDS]
-    return InvalidMessageError(f"The message is wrong at {'.'.join(fields) or 'a field'}: {problem.message}")
+    return InvalidMessageError(f"The message is invalid at {'.'.join(fields) or 'a field'}: {problem.message}")
 
 
 WORKER = "tasks"

@@ -105,6 +105,6 @@ class TaskType:
             # Other names come from the sender and must not be quoted.
             fields = [str(part) for part in problem.location if part in self.payload.model_fields]
             path = ".".join(("payload", *fields))
-            return InvalidPayloadError(f"The task is wrong at {path}: {problem.message}")
+            return InvalidPayloadError(f"The task is invalid at {path}: {problem.message}")
 
         return validate(self.payload, payload, invalid)
