@@ -43,7 +43,7 @@ def test_settings_come_from_environment_variables() -> None:
     ],
 )
 def test_invalid_setting_is_named(variable: str, value: str) -> None:
-    with pytest.raises(InvalidSettingsError, match=f"^{variable} is wrong"):
+    with pytest.raises(InvalidSettingsError, match=f"^{variable} is invalid"):
         Settings.from_environment({variable: value})
 
 
@@ -53,7 +53,7 @@ def test_invalid_setting_is_named(variable: str, value: str) -> None:
 def test_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartbeat: str, protection: str) -> None:
     times = {"LEASE_SECONDS": lease, "HEARTBEAT_INTERVAL_SECONDS": heartbeat, "MIN_VISIBILITY_SECONDS": protection}
 
-    with pytest.raises(InvalidSettingsError, match=r"^Settings contradict each other: .*LEASE_SECONDS"):
+    with pytest.raises(InvalidSettingsError, match=r"^Conflicting settings: .*LEASE_SECONDS"):
         Settings.from_environment(times)
 
 

@@ -128,12 +128,12 @@ def test_model_name_includes_its_provider(settings: Settings, provider: str):
     ("environment", "reason"),
     [
         ({}, "EMBEDDING_MODEL is not set, and EMBEDDING_PROVIDER=openai needs it"),
-        ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is wrong"),
+        ({"EMBEDDING_MODEL": "m", "EMBEDDING_URL": "example.com"}, "EMBEDDING_URL is invalid"),
         (
             {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "m", "EMBEDDING_URL": "https://example.com"},
             "EMBEDDING_URL is not supported for Bedrock",
         ),
-        ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is wrong"),
+        ({"EMBEDDING_PROVIDER": "anthropic"}, "EMBEDDING_PROVIDER is invalid"),
     ],
 )
 def test_invalid_settings_are_rejected(environment: dict[str, str], reason: str):

@@ -129,7 +129,7 @@ def test_invalid_address_error_omits_the_address(
 ):
     fail()
     assert make_notifier(slack_webhook_url=url).run(lambda: 60).failed == 1
-    assert deliveries(admin, "error") == [("SLACK_WEBHOOK_URL is wrong: it must be an https URL.",)]
+    assert deliveries(admin, "error") == [("SLACK_WEBHOOK_URL is invalid: it must be an https URL.",)]
 
 
 class Secrets:
@@ -146,7 +146,7 @@ class Secrets:
 
 
 UNAVAILABLE = ServiceUnavailableError("Secrets Manager is unavailable")
-REJECTED = RejectedRequestError("GetSecretValue was answered with AccessDeniedException (HTTP 403)")
+REJECTED = RejectedRequestError("GetSecretValue failed with AccessDeniedException (HTTP 403)")
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_webhook_address_may_be_in_the_secret(
     [
         ("{}", "SLACK_WEBHOOK_URL is missing: add the webhook's URL to the secret at SECRETS_ARN."),
         ('{"SLACK_WEBHOOK_URL": ""}', "SLACK_WEBHOOK_URL is missing: add the webhook's URL to the secret"),
-        ("[]", "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: SECRETS_ARN is wrong"),
+        ("[]", "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: SECRETS_ARN is invalid"),
         (
             UNAVAILABLE,
             "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: Secrets Manager is unavailable",

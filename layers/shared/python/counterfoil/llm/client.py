@@ -490,7 +490,7 @@ def _provider(settings: Settings) -> Provider | None:
 
         return Bedrock(settings.llm_model)
     if settings.llm_url is not None and not settings.llm_url.startswith(("https://", "http://")):
-        raise InvalidSettingsError("LLM_URL is wrong: it must be an http or https URL.")
+        raise InvalidSettingsError("LLM_URL is invalid: it must be an http or https URL.")
     key = api_key(settings, "LLM_API_KEY", f"LLM_PROVIDER={name}")
     if name == "anthropic":
         from counterfoil.llm.providers import Anthropic
@@ -519,7 +519,7 @@ def api_key(settings: Settings, name: Name, needed_by: str) -> SecretStr:
         )
         raise ServiceUnavailableError(message)
     if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
-        message = f"{name} is wrong: it contains characters that are not printable ASCII."
+        message = f"{name} is invalid: it contains characters that are not printable ASCII."
         raise ServiceUnavailableError(message)
     return key
 
@@ -567,7 +567,7 @@ def embedding_model_name(settings: Settings) -> str | None:
     if provider == "bedrock" and url is not None:
         raise InvalidSettingsError("EMBEDDING_URL is not supported for Bedrock: set AWS_ENDPOINT_URL_BEDROCK_RUNTIME.")
     if url is not None and not url.startswith(("https://", "http://")):
-        raise InvalidSettingsError("EMBEDDING_URL is wrong: it must be an http or https URL.")
+        raise InvalidSettingsError("EMBEDDING_URL is invalid: it must be an http or https URL.")
     return f"{provider}/{settings.embedding_model}"
 
 

@@ -115,7 +115,7 @@ def _host(url: str) -> str:
     except ValueError:  # the message would quote the secret URL
         host = None
     if not host:
-        raise InvalidSettingsError("SLACK_WEBHOOK_URL is wrong: it must be an https URL.")
+        raise InvalidSettingsError("SLACK_WEBHOOK_URL is invalid: it must be an https URL.")
     return host
 
 
