@@ -83,7 +83,7 @@ _COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
 _RECORD = f"""
 INSERT INTO audit_entry (tenant_id, {_COLUMNS})
 VALUES (%(tenant_id)s, {", ".join(f"%({name})s" for name in AuditEntry.__dataclass_fields__)})
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 
 
 def record(connection: Connection, tenant_id: UUID | None, entry: AuditRecord) -> int:
@@ -164,7 +164,7 @@ def page(
     This scans the audit trail, which is short.
     """
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # names alone
+        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # only column names
         " AND (%(before)s::bigint IS NULL OR number < %(before)s)"
         " AND (%(target)s::text IS NULL OR %(target)s = ANY(targets)) ORDER BY number DESC LIMIT %(limit)s".encode(),
         {"tenant": tenant_id, "before": before, "target": target, "limit": limit},

@@ -386,8 +386,8 @@ class PauseRequest:
 
 
 _PAUSE_COLUMNS = ", ".join(QueuePause.__dataclass_fields__)
-_LOCK_PAUSE = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause WHERE worker = %s FOR UPDATE"  # noqa: S608  # names alone
-_LIST_PAUSES = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause ORDER BY worker"  # noqa: S608  # names alone
+_LOCK_PAUSE = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause WHERE worker = %s FOR UPDATE"  # noqa: S608  # only column names
+_LIST_PAUSES = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause ORDER BY worker"  # noqa: S608  # only column names
 
 _SAVE_PAUSE = f"""
 INSERT INTO queue_pause (worker, is_paused, reason, changed_by, changed_at)
@@ -397,7 +397,7 @@ SET is_paused = excluded.is_paused, reason = excluded.reason, changed_by = exclu
     changed_at = excluded.changed_at, is_applied = false, version = queue_pause.version + 1
 WHERE queue_pause.version = %(expected_version)s
 RETURNING {_PAUSE_COLUMNS}
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 
 _MARK_APPLIED = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND version = %s AND NOT is_applied"
 
