@@ -142,7 +142,10 @@ def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -
 
 
 def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[PendingPool]:
-    """Return a `PendingPool` for each entry of `dues` with users who have no job yet."""
+    """Return a `PendingPool` for each entry of `dues` with users who have no job yet.
+
+    All zones in `dues` must be different.
+    """
     values = {"tenant": tenant_id, "zones": [due.zone for due in dues], "dates": [due.date for due in dues]}
     with force_hash_plans(connection):
         counts: dict[str, int] = dict(connection.execute(_COUNT_PENDING, values).fetchall())

@@ -1,9 +1,8 @@
 """User profiles, blocks and offers.
 
 Callers identify users by their tenant's external ids. Tables use `internal_id` instead, because two tenants can use the
-same external id for different users. Each function requires a transaction of
-one tenant (`Database.tenant`). Changes are recorded in the audit trail with internal ids, which do not disclose the
-external ids.
+same external id for different users. Each function requires a transaction of one tenant (`Database.tenant`). The audit
+trail records changes with internal ids, which do not disclose the external ids.
 """
 
 from collections.abc import Mapping, Sequence
