@@ -58,7 +58,7 @@ def build(app: App, dependencies: Package) -> None:
 
 
 def main(context: Mapping[str, Any] | None = None) -> int:
-    """Synthesize the app. Returns the exit code."""
+    """Synthesize the app and return the exit code."""
     app = new_app(context)
     try:
         target = local_target() if stage_of(app.node.try_get_context("stage")) == "local" else LAMBDA

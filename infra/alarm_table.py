@@ -1,7 +1,7 @@
-"""The table of alarms: metric, threshold and severity of each alarm. This module does not import CDK.
+"""The table of alarms, with their metrics, thresholds and severities. This module does not import CDK.
 
-To add an alarm, add an entry here, a page with its name in docs/runbook, and a row in the table of the runbook's
-README. Alarms about the health of a function or a dead-letter queue are in the row of their worker
+To add an alarm, add an entry here, a page with the alarm's name in docs/runbook, and a row in the table of the
+runbook's README. Alarms about the health of a function or a dead-letter queue are defined in the worker's row
 (`infra.worker_table.Alarm`).
 """
 
@@ -13,11 +13,11 @@ from infra.worker_table import WorkerSpec
 
 NAMESPACE = "Counterfoil"
 MIN_ENDED = 20
-"""Minimum number of ended work items for a failure rate. With fewer, one damaged file would exceed the threshold."""
+"""Minimum number of ended work items for a failure rate. With fewer, a single damaged file would raise the alarm."""
 ENDED = "FILL(m0, 0) + FILL(m1, 0)"
-"""Number of failed and succeeded work items. FILL is needed because CloudWatch has no data points for zero."""
+"""Number of failed and succeeded work items. FILL is required because CloudWatch has no data points for zero."""
 MAX_ATTEMPT_FRACTION = 0.8
-"""Maximum duration threshold as a share of the worker's timeout, because no attempt can exceed the timeout."""
+"""Upper limit of the duration threshold, as a fraction of the worker's timeout, which no attempt can exceed."""
 
 
 class Severity(StrEnum):
@@ -29,28 +29,28 @@ class Severity(StrEnum):
 
 
 class Scope(StrEnum):
-    """Subject of an alarm."""
+    """Workers and values that an alarm covers."""
 
     WORKER = "worker"
-    """Each worker with a queue has its own alarm."""
+    """One alarm per worker with a queue."""
     RETRIES = "retries"
-    """Each worker with a retry queue has its own alarm."""
+    """One alarm per worker with a retry queue."""
     SUM = "sum"
-    """Sum of the separate values of all workers with a queue."""
+    """One alarm on the sum of the values of all workers with a queue."""
     ALL = "all"
-    """All values of the metric, without a dimension."""
+    """One alarm on the metric without dimensions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmSpec:
     """One alarm. It fires when the value exceeds the threshold for `periods` consecutive periods.
 
-    A condition "for 5 minutes" is one period of 5 minutes with the statistic Minimum, so that a missed watchdog run
-    does not prevent the alarm.
+    A condition "for 5 minutes" is one period of 5 minutes with the statistic Minimum. A missed watchdog run does not
+    prevent such an alarm.
     """
 
     name: str
-    """Name of the alarm, its threshold setting and its runbook page. CloudWatch shows `counterfoil-{worker}-{name}`."""
+    """Name of the alarm, its threshold setting and its runbook page. In CloudWatch: `counterfoil-{worker}-{name}`."""
     summary: str
     """Sentence with the placeholders {worker} and {threshold}."""
     scope: Scope
@@ -58,17 +58,17 @@ class AlarmSpec:
     statistic: str
     threshold: float
     requeued: float | None = None
-    """Threshold for workers that have a retry queue and use the configured delays, if it differs."""
+    """Threshold for workers with a retry queue and the configured delays, or None to use `threshold`."""
     expression: str = "m0"
     """Metric math on `metrics`, which are named m0, m1, and so on. For Scope.SUM, m0 is the sum."""
     minutes: int = 1
-    """Length of a period."""
+    """Length of a period in minutes."""
     periods: int = 1
     severity: Severity = Severity.WARNING
     silence_counts: bool = False
     """Whether missing data also fires the alarm."""
     grace_minutes: int = 0
-    """Time without notifications after a deployment. Required with `silence_counts`, because there is no data until
+    """Minutes without notifications after a deployment. Required with `silence_counts`, because data is missing until
     the new functions run."""
 
     def threshold_for(self, row: WorkerSpec | None, override: float | None) -> float:
@@ -209,7 +209,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
         metrics=("DlqRetained",),
         statistic="Sum",
         threshold=0,
-        # Messages are retried after 5 minutes, and a shorter outage needs no operator.
+        # Messages are retried after 5 minutes, and a shorter outage does not require an operator.
         minutes=10,
         periods=2,
     ),
@@ -334,7 +334,7 @@ THRESHOLDS = {spec.name: spec.threshold for spec in ALARMS}
 
 
 def alarm_targets(spec: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
-    """Return the rows that have their own alarm, or a single None for one alarm about all rows."""
+    """Return the rows that have their own alarm, or a list of one None for a single alarm about all rows."""
     if spec.scope is Scope.RETRIES:
         return [row for row in rows if row.has_retry_queue]
     return rows if spec.scope is Scope.WORKER else [None]

@@ -17,7 +17,7 @@ from infra.worker_table import Alarm, WorkerSpec, queue_workers
 
 RUNBOOK = "docs/runbook"
 SUPPRESSOR_WAIT = Duration.minutes(2)
-"""How long an alarm with a grace period waits for its suppressor, because CloudWatch publishes metrics with a delay."""
+"""Time that an alarm with a grace period waits for its suppressor, because CloudWatch delays metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class AlarmDefinition:
     """Number of periods that must exceed the threshold."""
     silence_counts: bool = False
     grace_minutes: int = 0
-    """Time without notifications after a deployment."""
+    """Minutes without notifications after a deployment."""
 
     @property
     def description(self) -> str:
-        """Description in CloudWatch, with the path of the runbook page."""
+        """Description for CloudWatch, with the path of the runbook page."""
         return f"{self.summary} What to do: {RUNBOOK}/{self.page}.md"
 
 
@@ -70,7 +70,7 @@ class AlarmTopics(Construct):
 
 
 class Alarms(Construct):
-    """All alarms from the alarm table and from the workers' rows."""
+    """All alarms from the alarm table and the workers' rows."""
 
     def __init__(self, scope: Construct, id_: str, *, shared: WorkerResources, workers: Sequence[Worker]) -> None:
         """Create the topics and the alarms.
@@ -135,7 +135,9 @@ class Alarms(Construct):
         else:
             metric = worker.function.metric_errors(period=minute, statistic="Sum")
             summary = f"Invocations of {row.resource_name} are failing."
-            periods, datapoints = (1, 1) if row.every == "hour" else (5, 3)  # one failed hourly invocation is enough
+            periods, datapoints = (
+                (1, 1) if row.every == "hour" else (5, 3)
+            )  # a single failed hourly invocation fires the alarm
             definition = AlarmDefinition(
                 name=name,
                 page=page,
@@ -176,7 +178,7 @@ class Alarms(Construct):
         suppressor = cloudwatch.Alarm(
             self,
             f"{id_}Grace",
-            # Without the prefix by which the product lists its alarms.
+            # Without ALARM_PREFIX, because Counterfoil must not list this alarm.
             alarm_name=f"grace-counterfoil-{definition.name}",
             alarm_description=(
                 f"Suppresses counterfoil-{definition.name} for {definition.grace_minutes} minutes after a deployment."

@@ -5,11 +5,11 @@ gateway validates signature, issuer, audience and expiry. The function validates
 Groups grant permissions: `viewer`, `operator` or `admin`, and `tenant:{slug}` for each tenant, or `tenant:*`.
 
 The console at `/console` is public, because it contains no data. It sends the user's token to the API. The console and
-`counterfoil login` share a client without a secret, which uses the authorization code flow with PKCE.
+`counterfoil login` share a public client (without a secret), which uses the authorization code flow with PKCE.
 
-The gateway itself rejects requests without a valid token or above the rate limit, and requests for which the function
-has no free capacity. These responses have the gateway's own format, which cannot be changed. The OpenAPI description
-contains both formats.
+The gateway itself rejects requests without a valid token, requests above the rate limit, and requests for which the
+function has no free capacity. Its responses have the gateway's own format, which cannot be changed. The OpenAPI
+description contains both formats.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ BURST = 100
 CONSOLE_PATHS = ("/console", "/console/{path+}")
 """GET routes that do not require a token."""
 COMMAND_LINE = tuple(f"http://localhost:{port}/callback" for port in (18400, 18401, 18402))
-"""Callback URLs of `counterfoil login`. Cognito permits HTTP for localhost only, and compares the whole URL."""
+"""Callback URLs of `counterfoil login`. Cognito permits HTTP only for localhost, and compares the whole URL."""
 DISCOVERY = "/.well-known/openid-configuration"
 WORKDAY_HOURS = 12
-"""Time before a browser asks for the password again. Each token expires after an hour."""
+"""Hours until a user must sign in again. Each token expires after an hour."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Public addresses of a deployment that AWS does not provide."""
+    """Public addresses of a deployment that do not come from AWS."""
 
     emulator: str | None = None
     """URL of the local cloud's emulator, which serves all AWS APIs."""
@@ -77,8 +77,8 @@ class UserPool:
 class Api(Construct):
     """The gateway with its stage and authorizer, and the user pool.
 
-    Their addresses and ids are state, because people and programs store them. `Routes`, in the functions' stack,
-    connects the gateway to the function.
+    They are part of the state, because users and programs store their addresses and ids. `Routes`, in the functions'
+    stack, connects the gateway to the function.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Api(Construct):
         )
         for role in ROLES:
             pool.add_group(role.title(), group_name=role)
-        # Only the pool's administrators can use this client, to sign in programs. Browsers use the other client.
+        # Administrators of the pool use this client to sign in programs. Browsers use the other client.
         programs = pool.add_client(
             "Client",
             auth_flows=cognito.AuthFlow(admin_user_password=True),
@@ -156,7 +156,7 @@ class Api(Construct):
             supported_identity_providers=[cognito.UserPoolClientIdentityProvider.COGNITO],
             prevent_user_existence_errors=True,
             enable_token_revocation=True,
-            # The emulator drops the groups from refreshed tokens, so its first token lasts for the whole session.
+            # The emulator omits groups from refreshed tokens, so the first token must be valid for the whole session.
             id_token_validity=Duration.hours(WORKDAY_HOURS if address.emulator else 1),
             refresh_token_validity=Duration.hours(WORKDAY_HOURS),
         )
@@ -182,7 +182,7 @@ class Routes(Construct):
     """Routes from the gateway to the function that handles requests."""
 
     def __init__(self, scope: Construct, id_: str, *, api: Api, function: lambda_.IFunction) -> None:
-        """Create the routes: `/api` requires a token, the console does not."""
+        """Create the routes. `/api` requires a token, and the console does not."""
         super().__init__(scope, id_)
         to_function = integrations.HttpLambdaIntegration("Function", function)
         gateway.HttpRoute(
@@ -203,8 +203,8 @@ class Routes(Construct):
                 authorizer=gateway.HttpNoneAuthorizer(),
             )
         if api.emulated:
-            # `{path+}` matches `/console/` on AWS, but not in the emulator. L1 construct, because HttpRouteKey rejects
-            # a path that ends with a slash.
+            # `{path+}` matches `/console/` on AWS, but not in the emulator. This is an L1 construct, because
+            # HttpRouteKey rejects paths that end with a slash.
             root_route = route.node.default_child
             assert isinstance(root_route, gateway.CfnRoute)
             gateway.CfnRoute(

@@ -30,7 +30,7 @@ PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
 RECOGNITIONS = ("textract",)
 SECRETS = frozenset({"EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"})
-"""Settings that must be in Secrets Manager on AWS, because the context is stored in too many places."""
+"""Settings that must be in Secrets Manager on AWS, because the context is not stored securely."""
 STACK_SETTINGS = frozenset(
     {
         "DATABASE_HOST",
@@ -115,7 +115,7 @@ TUNABLE = frozenset(
 )
 """Settings that a deployment may change."""
 NONCURRENT = "noncurrent"
-"""Name of the retention for replaced and deleted object versions under SOURCE_PREFIXES."""
+"""Key in `retention` for replaced and deleted object versions under SOURCE_PREFIXES."""
 
 
 _TRUE = {"1", "on", "t", "true", "y", "yes"}
@@ -140,7 +140,7 @@ class Issuer:
 class ExternalServices:
     """Services outside the VPC that a deployment calls.
 
-    If the settings name no service on the internet, the deployment has neither internet access nor a secret.
+    Without services on the internet, the deployment has neither internet access nor a secret.
     """
 
     settings: Mapping[str, str]
@@ -151,7 +151,7 @@ class ExternalServices:
 
     @property
     def bedrock(self) -> bool:
-        """True if Bedrock serves the language model or the embeddings. It is called with the function's role."""
+        """True if Bedrock serves the language model or the embeddings. Functions call it with their role."""
         return "bedrock" in self.models.values()
 
     @property
@@ -171,7 +171,7 @@ class ExternalServices:
 
     @property
     def secret(self) -> bool:
-        """True if a service needs a secret. The secrets of tenants' webhooks are in the database."""
+        """True if a service requires the secret. Secrets of tenants' webhooks are in the database."""
         return bool(self._internet_models) or self.slack
 
     @property
@@ -189,7 +189,7 @@ class ExternalServices:
         return self.needs_secret(row) or self.calls_webhooks(row)
 
     def needs_secret(self, row: WorkerSpec) -> bool:
-        """Return whether `row` calls a service that needs the secret."""
+        """Return whether `row` calls a service that requires the secret."""
         return not self._internet_models.isdisjoint(row.external_services) or self.notifies_slack(row)
 
     def notifies_slack(self, row: WorkerSpec) -> bool:
@@ -259,7 +259,7 @@ class Deployment:
 
 
 def stage_of(value: Any) -> str:
-    """Return the stage for a value of the context `stage`; `aws` by default.
+    """Return the stage for the value of the context setting `stage`, `aws` by default.
 
     Raises:
         ContextError: the value is neither aws nor local.
@@ -271,7 +271,7 @@ def stage_of(value: Any) -> str:
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:
-    """Return a JSON object, given as text on the command line, or as an object in cdk.json."""
+    """Return a JSON object. The value is text on the command line, and an object in cdk.json."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

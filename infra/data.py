@@ -8,8 +8,8 @@
 
 The local cloud has the same constructs in one stack, because its emulator loses all state when it stops.
 
-Functions authenticate to RDS Proxy with an IAM token, and the proxy authenticates to PostgreSQL with its own token, so
-that no worker has a password. The migrations grant `rds_iam` to the workers' roles. Those roles do not exist before the
+No worker has a password: functions authenticate to RDS Proxy with an IAM token, and the proxy authenticates to
+PostgreSQL with its own token. The migrations grant `rds_iam` to the workers' roles. These roles do not exist before the
 first migration, so `migrate` connects directly to the instance as the master user, whose password is a secret.
 """
 
@@ -51,10 +51,10 @@ RULE_SET = "counterfoil"
 RULE = "inbox"
 """SES receipt rule that stores mail under INBOX. `infra/pipeline.py` creates it."""
 LOCAL_SETTINGS = {"WEBHOOK_ALLOWLIST": '["127.0.0.0/8", "::1/128"]'}
-"""Default settings in the local cloud, where webhooks may be on the same machine."""
+"""Default settings in the local cloud, where webhooks may run on the same machine."""
 NONCURRENT_DAYS = 30
 INVENTORY_DAYS = 7
-"""Retention of inventories. Reading a large inventory can take more than a day."""
+"""Retention of inventories in days. Reading a large inventory can take more than a day."""
 INVENTORY_THRESHOLDS = {"upload-listing": 3 * 86_400}
 """Alarm thresholds with S3 Inventory, which delivers the first inventory within 48 hours and then one each day."""
 
@@ -63,10 +63,10 @@ EGRESS = ec2.SubnetSelection(subnet_group_name="egress")
 
 
 class NetworkStack(Stack):
-    """VPC, subnets in two availability zones, endpoints, and the security groups of the functions.
+    """VPC, subnets in two availability zones, endpoints, and the functions' security groups.
 
-    Internet access exists only if the settings name an external service, and only for functions that call it. Logs and
-    traces need no endpoint, because the Lambda service sends them to CloudWatch and X-Ray.
+    Internet access exists only if the settings name a service on the internet, and only for functions that call it.
+    Logs and traces require no endpoint, because the Lambda service sends them to CloudWatch and X-Ray.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class NetworkStack(Stack):
             ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
         ]
         if external_services.internet:
-            # Last, so that adding them later does not change the addresses of the private subnets.
+            # Must be last, because adding them later must not change the addresses of the private subnets.
             subnets += [
                 ec2.SubnetConfiguration(name="egress", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS, cidr_mask=20),
                 ec2.SubnetConfiguration(name="public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28),
@@ -120,7 +120,7 @@ class Database(Protocol):
     """A deployment's database: connection settings and permissions for workers."""
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
-        """Return the environment variables with the database's address and `row`'s database user."""
+        """Return environment variables with the database's address and the database user of `row`."""
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Allow `role`, the role of `row`'s function, to sign in."""
@@ -128,10 +128,10 @@ class Database(Protocol):
 
 @dataclass(frozen=True)
 class LocalDatabase:
-    """The local cloud's embedded server. No user has a password."""
+    """The local cloud's embedded server, whose users have no passwords."""
 
     url: str
-    """URL with the superuser, which is the master user."""
+    """URL for the superuser, which is the master user."""
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
         """Return DATABASE_URL for the row's user."""
@@ -150,11 +150,11 @@ def with_user(url: str, user: str) -> str:
 
 PORT = 5432
 TRUSTED_CERTIFICATES = "/etc/pki/tls/certs/ca-bundle.crt"
-"""Path of the CA certificates on Lambda. By default, the OpenSSL in psycopg's wheel looks elsewhere."""
+"""Path of the CA certificates on Lambda. By default, OpenSSL in psycopg's wheel looks elsewhere."""
 
 
 class RdsDatabase(Construct):
-    """RDS PostgreSQL 18 behind its proxy, and the master user's secret."""
+    """RDS PostgreSQL 18 with a proxy, and the master user's secret."""
 
     def __init__(self, scope: Construct, id_: str, *, network: NetworkStack) -> None:
         """Create the instance and the proxy in `network`."""
@@ -165,7 +165,7 @@ class RdsDatabase(Construct):
             self,
             "Instance",
             engine=rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.VER_18),
-            # 8 GB of memory. At full load, the functions open up to 376 connections, which need half of it.
+            # 8 GB of memory. At full load, the functions' 376 connections use half of it.
             instance_type=ec2.InstanceType.of(ec2.InstanceClass.T4G, ec2.InstanceSize.LARGE),
             vpc=network.vpc,
             vpc_subnets=SUBNETS,
@@ -209,7 +209,7 @@ class RdsDatabase(Construct):
         self.instance.connections.allow_from(network.migrations, ec2.Port.tcp(PORT))
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
-        """Return the proxy's address and the row's user; for the master user, the instance and the secret."""
+        """Return variables for the proxy and the row's user, or for the instance and the master user's secret."""
         connection = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
         if row.database_user == "master":
             host = self.instance.instance_endpoint.hostname
@@ -217,7 +217,7 @@ class RdsDatabase(Construct):
         return {**connection, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
-        """Allow signing in to the proxy as the row's user; for the master user, allow reading its secret."""
+        """Allow signing in to the proxy as the row's user, or reading the master user's secret."""
         if row.database_user == "master":
             # Secret.grant_read would also allow describing it.
             role.add_to_principal_policy(
@@ -240,7 +240,7 @@ class Stage:
 
     @property
     def is_aws(self) -> bool:
-        """True for a real account."""
+        """True for an AWS account, False for the local cloud."""
         return self.network is not None
 
     @property
@@ -265,7 +265,7 @@ class Stage:
 
 
 def external_services_of(deployment: Deployment) -> ExternalServices:
-    """Return the external services of `deployment`. In the local cloud, webhooks are always enabled."""
+    """Return the deployment's external services. In the local cloud, webhooks are always enabled."""
     return ExternalServices(
         deployment.settings, slack=deployment.slack, webhooks=deployment.webhooks or deployment.stage == "local"
     )
@@ -325,8 +325,8 @@ class State(Construct):
         """Create the state for the workers `rows`."""
         super().__init__(scope, id_)
         self._stage = stage
-        # S3 validates the queues of its notifications. Until a worker has read an S3 event, PostgreSQL has no row about
-        # the upload, so these queues are state. Messages in other queues can be restored from PostgreSQL.
+        # Queues for S3 events are state, because PostgreSQL does not know an upload until a worker has read its event.
+        # S3 also validates these queues. Messages in other queues can be restored from PostgreSQL.
         self.queues = {
             row.name: Queues(self, row, rows=rows, enforce_tls=stage.is_aws)
             for row in queue_workers(rows)
@@ -345,9 +345,9 @@ class State(Construct):
         self._outputs()
 
     def _uploads(self) -> s3.Bucket:
-        """Create the bucket. S3 sends a message for every new object under NOTIFIED_PREFIXES.
+        """Create the uploads bucket. S3 sends a message for every new object under NOTIFIED_PREFIXES.
 
-        The bucket has a fixed name, because the queue's policy refers to the bucket and the bucket to the queue.
+        The bucket's name is fixed, because the bucket and the queue's policy refer to each other.
         """
         stage, api = self._stage, self.api
         name = f"counterfoil-uploads-{Aws.ACCOUNT_ID}-{Aws.REGION}"
@@ -406,7 +406,7 @@ class State(Construct):
         return bucket
 
     def _inventory(self) -> s3.Bucket:
-        """Create a bucket for inventories, and a daily inventory of each notified prefix."""
+        """Create a bucket for inventories, and a daily inventory for each of NOTIFIED_PREFIXES."""
         bucket = s3.Bucket(
             self,
             "Inventory",
@@ -435,7 +435,7 @@ class State(Construct):
         return bucket
 
     def _secret_arn(self) -> str | None:
-        """Return the ARN of the secret for external services. A new secret must be filled manually."""
+        """Return the ARN of the secret for external services. An operator must fill a new secret."""
         if not self._stage.is_aws or not self._stage.external_services.secret:
             return None
         if self._stage.deployment.secret_arn is not None:
@@ -509,7 +509,7 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
                 prefix=prefix,
                 expiration=Duration.days(days[prefix]) if prefix in days else None,
                 noncurrent_version_expiration=noncurrent,
-                # If a rule expires current objects, S3 deletes markers itself and rejects this setting.
+                # If a rule expires current objects, S3 deletes their markers automatically and rejects this setting.
                 expired_object_delete_marker=None if prefix in days else True,
                 abort_incomplete_multipart_upload_after=Duration.days(2),
             )
@@ -519,5 +519,5 @@ def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
 
 
 def output(scope: Construct, name: str, value: str) -> None:
-    """Add a stack output with exactly this name, because the CLI reads it."""
+    """Add a stack output with exactly this name, by which the CLI reads it."""
     CfnOutput(scope, f"{name}Output", value=value).override_logical_id(name)

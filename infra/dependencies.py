@@ -32,20 +32,20 @@ AWS_SERVICES = frozenset(
         "textract",
     }
 )
-"""Services that functions call. botocore has 25 MB of data for 400 services. Data for other services is removed."""
+"""Services that functions call. The data of other services is removed: botocore has 25 MB of data for 400 services."""
 
 LINK = "dependencies.pth"
 """File in the local layer that adds the folder with the packages to the import path."""
 _FORMAT = "1"
-"""Part of the hash. Increase it when this module builds a different layer from the same lock."""
+"""Part of the layer's hash. Increase it when a change to this module changes the layer for the same lock."""
 _NOT_FOR_RUN_TIME = ("bin", "**/__pycache__", "**/tests", "**/*.pyi", "boto3/examples", "**/*.dist-info/RECORD")
 
 
 def dependency_layer(target: Target) -> Package:
     """Return the layer for `target`, built once per lock.
 
-    The layer for this machine contains only the path of the unpacked packages, because they have 4,700 files and the
-    local cloud unpacks the layers for each process.
+    The layer for this machine contains only the path of the unpacked packages. They consist of 4,700 files, and the
+    local cloud would unpack them for each process.
 
     Raises:
         PackagingError: a locked wheel cannot be downloaded.
@@ -78,7 +78,7 @@ def dependency_layer(target: Target) -> Package:
 
 
 def _build(folder: Path, target: Target, compiler: str | None) -> None:
-    """Create the layer's `folder`, which appears only when it is complete."""
+    """Build the layer in `folder`, which appears only when it is complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
         site = Path(partial) / "layer" / "python"
@@ -144,7 +144,7 @@ def exported() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or only compare it if `--check` is given. Return the exit code."""
+    """Write the file, or compare it if `--check` is given. Return the exit code."""
     expected = exported()
     if arguments == ["--check"]:
         if REQUIREMENTS.read_text() == expected:

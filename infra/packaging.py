@@ -4,7 +4,8 @@ The same input results in the same bytes and name.
 
 The packages are the dependency layer (`infra/dependencies.py`), the layer of shared code, and an asset per function.
 Byte code is included if an interpreter of the target's version is available, because imports take about three times as
-long without it. It is "unchecked-hash", because files on Lambda have no meaningful modification times.
+long without it. The byte code is of the kind "unchecked-hash", because files on Lambda have no meaningful modification
+times.
 """
 
 import hashlib
@@ -26,12 +27,12 @@ from infra import pages
 ROOT = Path(__file__).parents[1]
 BUILD = ROOT / "build" / "packages"
 UNZIPPED_LIMIT = 250 * 1024 * 1024
-"""Lambda's limit for a function with its layers."""
+"""Lambda's limit for the unzipped size of a function with its layers, in bytes."""
 
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _FILE_MODE = 0o100644 << 16
 _FORMAT = "1"
-"""Part of every hash. Increase it when this module builds a different package from the same files."""
+"""Part of every hash. Increase it when a change to this module changes the packages for the same files."""
 
 
 class PackagingError(Exception):
@@ -45,7 +46,7 @@ class Target:
     python: str
     """Major and minor version, as in "3.13"."""
     platform: str | None
-    """Name for `uv pip install --python-platform`; None for this machine."""
+    """Name for `uv pip install --python-platform`, or None for this machine."""
 
 
 LAMBDA = Target(python="3.13", platform="aarch64-manylinux_2_28")
@@ -58,7 +59,7 @@ def local_target() -> Target:
 
 @dataclass(frozen=True)
 class Package:
-    """A zip file, and the hash of its input."""
+    """A zip file and the hash of its input."""
 
     path: Path
     hash: str
@@ -66,7 +67,7 @@ class Package:
 
 @cache
 def interpreter(version: str) -> str | None:
-    """Return the path of a Python of this version for compiling byte code; None if it is not installed."""
+    """Return the path of a Python of this version for compiling byte code, or None if it is not installed."""
     if version == local_target().python:
         return sys.executable
     result = subprocess.run(  # noqa: S603 - a fixed command
@@ -84,7 +85,7 @@ def code_layer(target: Target, *, root: Path = ROOT) -> Package:
 
 
 def function(name: str, extra_files: Iterable[str], target: Target, *, root: Path = ROOT) -> Package:
-    """Return a function's asset: its folder under the same path as in the project, and its extra files.
+    """Return a function's asset: its folder, under the same path as in the project, and its extra files.
 
     Its folder `pages`, if any, is replaced by the bundled files for browsers.
 
@@ -113,7 +114,7 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
 
 
 def files_under(folder: Path, paths: Iterable[str]) -> dict[str, Path]:
-    """Return the files and the contents of the folders in `paths`, by path relative to `folder`.
+    """Return the files in `paths`, including the contents of folders, by path relative to `folder`.
 
     Byte code and hidden files are excluded.
 
@@ -136,7 +137,7 @@ def files_under(folder: Path, paths: Iterable[str]) -> dict[str, Path]:
 def pack(files: Mapping[str, Path], target: Target, *, name: str, target_folder: str) -> Package:
     """Pack `files` (path in the package -> file), or return the existing package.
 
-    `target_folder` is the folder where the package will be unpacked, for tracebacks.
+    `target_folder` is the folder where the package will be unpacked. Tracebacks show it.
     """
     compiler = interpreter(target.python)
     digest = hashlib.sha256(f"{_FORMAT}\n{target.python}\n{compiler is not None}\n{target_folder}\n".encode())
@@ -158,7 +159,7 @@ def compile_all(folder: Path, compiler: str | None, *, target_folder: str) -> No
     """Compile the files in `folder` in place. Files with syntax errors are skipped."""
     if compiler is None:
         return
-    # With hash randomization, sets in constants would be written in random order.
+    # Hash randomization would write sets in constants in random order.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     arguments = [
         "-m",

@@ -1,8 +1,8 @@
-"""Bundles the files for browsers in a function's folder `pages`. The names contain content hashes.
+"""Bundles the files for browsers in a function's folder `pages`. Their names contain content hashes.
 
 The source consists of TypeScript modules, a style sheet and an HTML page. package.json lists the libraries. esbuild
-bundles them into one script and one style sheet, so that loading the page takes three requests, each a Lambda
-invocation. The pages are bundled when the function is packed.
+bundles everything into one script and one style sheet. Loading the page therefore takes three requests, each of which
+is a Lambda invocation. The pages are bundled when the function is packed.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 FOLDER = "pages"
-"""Name of the folder with a function's pages."""
+"""Name of the folder that contains a function's pages."""
 LIBRARIES = ("oauth4webapi", "preact")
 """npm packages that the modules import."""
 BROWSERS = "es2022"
@@ -99,7 +99,7 @@ def _hashed_name(name: str, content: bytes) -> str:
 
 
 def _name_without_hash(name: str) -> str:
-    """Return the name of a file without its hash."""
+    """Return a file's name without the content hash."""
     path = Path(name)
     return f"{path.stem.rpartition('-')[0]}{path.suffix}"
 
@@ -109,7 +109,7 @@ def _digest(content: bytes) -> str:
 
 
 def write(files: Mapping[str, bytes], build: Path) -> dict[str, Path]:
-    """Write the files to a folder in `build` that is named by their hash, and return their paths."""
+    """Write the files to a folder in `build` that is named after their hash, and return their paths."""
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())

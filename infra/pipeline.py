@@ -22,7 +22,7 @@ from infra.worker_table import Trigger, WorkerSpec, queue_workers, validate, wor
 
 SCHEDULES = {
     "minute": scheduler.ScheduleExpression.rate(Duration.minutes(1)),
-    # One minute past the hour, so that the hour has started even if a clock is slow.
+    # One minute past the hour, because a clock may be slow.
     "hour": scheduler.ScheduleExpression.cron(minute="1", time_zone=TimeZone.ETC_UTC),
 }
 
@@ -49,15 +49,15 @@ class Schedules(Construct):
 class InboundMail(Construct):
     """The SES rule that stores all mail for a domain in the uploads bucket.
 
-    CloudFormation creates the rule set, but cannot activate it for the account. An operator must do this once, after
-    the domain is verified and its MX record points to SES. See docs/acquisition.md.
+    CloudFormation creates the rule set, but cannot activate it for the account. An operator must activate it once,
+    after the domain is verified and its MX record points to SES. See docs/acquisition.md.
     """
 
     def __init__(self, scope: Construct, id_: str, *, domain: str, bucket: s3.IBucket) -> None:
-        """Store the mail for every address at `domain` under INBOX in `bucket`."""
+        """Create the rule. It stores mail for every address at `domain` under INBOX in `bucket`."""
         super().__init__(scope, id_)
-        # Imported, because the action would otherwise grant access to every rule in the account. The bucket policy in
-        # infra/data.py grants access only to this rule.
+        # The bucket is imported. Otherwise the action would grant access to every rule in the account. The bucket
+        # policy in infra/data.py grants access only to this rule.
         imported = s3.Bucket.from_bucket_name(self, "Store", bucket.bucket_name)
         rule = ses.ReceiptRuleSet(self, "Rules", receipt_rule_set_name=RULE_SET).add_rule(
             "Rule",
@@ -86,7 +86,7 @@ class PipelineStack(Stack):
         state: State | None = None,
         synthesizer: IStackSynthesizer | None = None,
     ) -> None:
-        """Create the stack. If `state` is None, also create the state in this stack.
+        """Create the stack. If `state` is None, create the state in this stack too.
 
         Raises:
             WorkerTableError: a row could lose work items.
@@ -114,7 +114,7 @@ class PipelineStack(Stack):
             output(self, f"{worker.row.logical_name}FunctionName", worker.function.function_name)
 
     def _name_mappings(self, rows: Sequence[WorkerSpec]) -> None:
-        """Pass the ids of the mappings and the queues' settings to the functions that pause queues."""
+        """Pass mapping ids and queue settings to the functions that pause queues."""
         queues = {
             row.name: {
                 "urls": [queue.queue_url for queue in self.queues[row.name].sources],
@@ -153,14 +153,15 @@ class PipelineStack(Stack):
         return lambda_code(packaging.function(row.name, row.extra_files, self._stage.target))
 
     def _serve(self) -> None:
-        """Route the gateway to its function, and set the console's URL for notifications."""
+        """Connect the gateway to its function, and set the console's URL for notifications."""
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
             if worker.row.trigger is Trigger.HTTP_API:
                 Routes(self, "Routes", api=api, function=worker.function)
                 worker.function.add_environment("OIDC", self.to_json_string(asdict(api.sign_in)))
                 if self._stage.is_aws:
-                    # Upload forms are posted to the global address. For a new bucket, S3 redirects to its region.
+                    # Upload forms are posted to the global endpoint, which redirects requests for a new bucket to its
+                    # region.
                     names = (uploads.bucket_domain_name, uploads.bucket_regional_domain_name)
                     origins = self.to_json_string([f"https://{name}" for name in names])
                     worker.function.add_environment("UPLOAD_ORIGINS", origins)
@@ -168,7 +169,7 @@ class PipelineStack(Stack):
                 worker.function.add_environment("CONSOLE_URL", api.console)
 
     def _migrate_first(self, alarms: Alarms) -> None:
-        """Run migrations before any other function gets its new code.
+        """Run migrations before the code of any other function is updated.
 
         Alarms with a grace period are created after the migration, which counts the deployment.
         """
@@ -185,5 +186,5 @@ class PipelineStack(Stack):
 
 
 def lambda_code(package: Package) -> lambda_.Code:
-    """Return a package as a CDK asset, named by the hash of its input rather than of the zip file."""
+    """Return a package as a CDK asset, named after the hash of its input instead of the zip file."""
     return lambda_.Code.from_asset(str(package.path), asset_hash=package.hash)

@@ -1,4 +1,4 @@
-"""CDK construct of a worker: its function, role, logs and event source mappings."""
+"""CDK construct for a worker: function, role, logs and event source mappings."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ ERASE = ["s3:DeleteObjectVersion", "s3:AbortMultipartUpload"]
 DELETE_LOCALLY = "s3:DeleteObject"
 """Permission that the local cloud requires to delete a version in a batch."""
 READ = ["s3:GetObject", "s3:GetObjectVersion"]
-"""Each upload is read by version, because a later version of the same key is a different upload."""
+"""Permissions to read objects. Each upload is read by version, because the same key can be uploaded again."""
 TRACE = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
-"""X-Ray does not support resource-level permissions."""
+"""Permissions for tracing. X-Ray does not support resource-level permissions."""
 MANAGE_PEOPLE = [
     "cognito-idp:AdminAddUserToGroup",
     "cognito-idp:AdminCreateUser",
@@ -49,7 +49,7 @@ NETWORK_INTERFACES = [
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 ]
-"""Permissions that Lambda needs to place a function in its subnets."""
+"""Permissions that Lambda requires to place a function in subnets."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class WorkerResources:
 
 @dataclass(frozen=True)
 class Invocation:
-    """Retries of a failed scheduled invocation, and how long it may wait while the function is busy."""
+    """Limits for a scheduled invocation: retries after a failure, and waiting time for a busy function."""
 
     retries: int
     max_event_age: Duration
@@ -125,10 +125,10 @@ class Worker(Construct):
             timeout=Duration.seconds(row.timeout),
             memory_size=row.memory,
             reserved_concurrent_executions=row.reserved_concurrency,
-            # Parked work items go back to the same queue. Lambda would treat that as a loop and stop it after 16
-            # messages. The limits on attempts and returns end it instead.
+            # Messages of parked work items go to the same queue. Lambda would consider this a loop, and stop it after
+            # 16 messages. The limits on attempts and deferrals end it instead.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if row.has_event_source_mapping else None,
-            # The role is complete: CDK must not add permissions for tracing and the network.
+            # Immutable, because the role is complete. CDK must not add permissions for tracing and the network.
             role=self._role().without_policy_updates(),
             tracing=lambda_.Tracing.ACTIVE if network else lambda_.Tracing.DISABLED,
             log_group=self.log_group,
@@ -178,7 +178,7 @@ class Worker(Construct):
         return {**environment, **shared.stage.database.environment(row)}
 
     def _role(self) -> iam.Role:
-        """Create the worker's role with only the permissions from its row, and no managed policy."""
+        """Create the worker's role with the permissions from its row, and without managed policies."""
         network = network_statements(self.row) if self._shared.stage.is_aws else []
         services = service_statements(self.row, self._shared.stage.external_services)
         self._policy.add_statements(*self._statements(), *services, *network)
@@ -193,7 +193,7 @@ class Worker(Construct):
         return role
 
     def grant_pause(self, pausable: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Allow pausing and resuming only these mappings, whose ids exist only after their creation."""
+        """Allow pausing and resuming these mappings. Their ids are unknown until they are created."""
         arn_prefix = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
         local_actions = [LOCAL_GET_MAPPING] if not self._shared.stage.is_aws else []
         self._policy.add_statements(
@@ -265,7 +265,7 @@ class Worker(Construct):
         return [self._shared.state.uploads.arn_for_objects(f"{prefix}*") for prefix in prefixes]
 
     def _with_batch_actions(self, actions: list[str]) -> list[str]:
-        """Add the batch actions for the local cloud. AWS checks only the action for a single message."""
+        """Add batch actions for the local cloud. AWS checks only the action for a single message."""
         is_local = not self._shared.stage.is_aws
         return actions + [f"{action}Batch" for action in BATCHED if is_local and action in actions]
 
@@ -293,7 +293,7 @@ class Worker(Construct):
 
 
 def network_statements(row: WorkerSpec) -> list[iam.PolicyStatement]:
-    """Allow Lambda to place the function into its subnets, and deny this to the function's code."""
+    """Allow Lambda to place the function in its subnets, and deny the same to the function's code."""
     return [
         # Lambda checks these permissions before an interface exists, so they cannot be limited to resources.
         iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),
@@ -326,7 +326,8 @@ def service_statements(row: WorkerSpec, external_services: ExternalServices) -> 
     if external_services.email and "notifications" in row.external_services:
         yield iam.PolicyStatement(
             actions=["ses:SendEmail"],
-            # Either the address or its domain may be the verified identity, so only the sender is restricted.
+            # The verified identity can be the address or its domain, so the resource is not restricted, only the
+            # sender.
             resources=[f"arn:{Aws.PARTITION}:ses:{Aws.REGION}:{Aws.ACCOUNT_ID}:identity/*"],
             conditions={"StringEquals": {"ses:FromAddress": external_services.settings["EMAIL_FROM"]}},
         )

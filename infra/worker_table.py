@@ -1,6 +1,4 @@
-"""The table of workers: one row per Lambda function.
-
-It does not import CDK, so that any module can import it.
+"""The table of workers: one row per Lambda function. Does not import CDK, so any module can import it.
 
 To add a worker, add a row here and a folder `functions/<name>/` with a `handler.py`. The CDK constructs create its
 queues, function, logs, event source mappings, permissions and alarms from the row. `validate` rejects rows that could
@@ -15,7 +13,7 @@ from typing import Literal
 DAY = 24 * 60 * 60
 
 MAX_RECEIVE_COUNT = 3
-"""Number of receives after which SQS moves a message to the DLQ. The retry policy requires the same for all queues."""
+"""Number of receives after which SQS moves a message to the DLQ. The retry policy requires one value for all queues."""
 SOURCE_RETENTION = 10 * DAY
 """Message retention of the workers' queues, in seconds."""
 DEAD_LETTER_RETENTION = 14 * DAY
@@ -41,7 +39,7 @@ SOURCE_PREFIXES = (*NOTIFIED_PREFIXES, "attachments/", "children/")
 ALL_PREFIXES = (*SOURCE_PREFIXES, "tasks/", "dead-letters/", "exports/")
 """Every prefix in the uploads bucket."""
 ALL_QUEUES = ("*",)
-"""Value of `sends_to` that means every worker with a queue."""
+"""Value of `sends_to` for every worker with a queue."""
 
 DatabaseUser = Literal["counterfoil_worker", "counterfoil_api", "counterfoil_maintenance", "master"]
 ExternalService = Literal["llm", "embeddings", "ocr", "notifications", "webhooks"]
@@ -60,7 +58,7 @@ class Trigger(StrEnum):
 
 
 class Alarm(StrEnum):
-    """Alarm about a worker. Its name is the worker's name and this value."""
+    """Alarm about a worker. The alarm's name is the worker's name followed by this value."""
 
     DEAD_LETTERS = "dead-letters"
     ERRORS = "errors"
@@ -69,17 +67,18 @@ class Alarm(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSpec:
-    """One worker. Durations are seconds."""
+    """A worker. Durations are in seconds."""
 
     name: str
-    """Name of the worker and its folder and, after `counterfoil-`, of its queue, function, log group and alarms."""
+    """Name of the worker and its folder. With the prefix `counterfoil-`, name of its queue, function, log group and
+    alarms."""
     description: str
     trigger: Trigger
     timeout: int
     memory: int
-    """Megabytes. 1,769 MB give a function one full vCPU."""
+    """Memory in megabytes. With 1,769 MB, a function has one full vCPU."""
     reserved_concurrency: int
-    """Maximum concurrent invocations. The sum of the mappings' MaximumConcurrency must not exceed it."""
+    """Maximum concurrent invocations. At least the sum of the mappings' MaximumConcurrency."""
     maximum_concurrency: int = 0
     """Maximum concurrent invocations for each queue that feeds this worker, including its retry queue."""
     batch_size: int = 0
@@ -87,17 +86,18 @@ class WorkerSpec:
     visibility: int = 0
     """Visibility timeout of the queues that feed this worker: its own, or for `dead_letters` all dead-letter queues."""
     permits: int = 1
-    """Maximum concurrent records in one invocation. Other records wait, unclaimed, with extended visibility timeout."""
+    """Maximum concurrent records per invocation. Other records wait unclaimed, and their visibility timeout is
+    extended."""
     start_margin: int = 10
-    """Minimum time left in an invocation to start a record."""
+    """Minimum remaining time of an invocation to start a record."""
     retries: Literal["redeliver", "requeue"] = "redeliver"
-    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate retry queue, so that
-    retries do not delay first attempts. Both queues share a dead-letter queue, and each has its own mapping."""
+    """Retry policy: SQS redelivers the same message, or a new message is sent to a separate retry queue. With a retry
+    queue, retries do not delay first attempts. Both queues share a dead-letter queue, and each has its own mapping."""
     retry_delays: tuple[int, ...] = ()
     """Delay before each retry in the retry queue. The number of delays limits the retries. If empty, the configured
     delays apply."""
     sends_to: tuple[str, ...] = ()
-    """Workers to whose queues the worker sends messages, besides its own queue for parked work items."""
+    """Workers to whose queues the worker sends messages. Its own queue, for parked work items, is implied."""
     reads: tuple[str, ...] = ()
     """Prefixes in the uploads bucket that the worker may read."""
     lists: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class WorkerSpec:
     """Files and folders in the worker's asset besides its own folder, relative to the project root."""
     alarms: tuple[Alarm, ...] = ()
     every: Literal["minute", "hour"] = "minute"
-    """Interval of the worker's schedule. Lambda retries failed invocations only for hourly schedules."""
+    """Interval of the worker's schedule. Lambda retries failed invocations only if it is an hour."""
 
     @property
     def resource_name(self) -> str:
@@ -136,7 +136,7 @@ class WorkerSpec:
         return f"counterfoil-{self.name}"
 
     def runbook_page(self, alarm: Alarm) -> str:
-        """Return the runbook page of an alarm. `ERRORS` has a page per worker. Other alarms have one page."""
+        """Return the name of an alarm's runbook page. `ERRORS` has a page per worker, other alarms have one."""
         return f"{self.name}-{alarm}" if alarm is Alarm.ERRORS else alarm
 
     @property
@@ -146,15 +146,15 @@ class WorkerSpec:
 
     @property
     def concurrency_limit(self) -> int:
-        """Concurrent records across all invocations; 0 for a worker without event source mappings."""
+        """Maximum concurrent records across all invocations, or 0 for a worker without event source mappings."""
         return self.reserved_concurrency * self.permits if self.has_event_source_mapping else 0
 
     @property
     def connections(self) -> int:
-        """Connections to PostgreSQL at full load.
+        """Maximum number of connections to PostgreSQL.
 
-        An invocation uses as many connections as permits, plus two, if the worker has a queue, and otherwise one. RDS
-        Proxy pins each of them to a PostgreSQL connection.
+        An invocation of a worker with a queue uses one connection per permit and two more. Other invocations use one.
+        RDS Proxy pins each of them to a PostgreSQL connection.
         """
         return self.reserved_concurrency * (self.permits + 2 if self.has_queue else 1)
 
@@ -270,7 +270,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         timeout=120,
         memory=512,
         reserved_concurrency=6,
-        maximum_concurrency=3,  # per queue, so that retries never use more than half of the concurrency
+        maximum_concurrency=3,  # per queue: retries never use more than half of the concurrency
         batch_size=10,
         visibility=720,
         permits=4,
@@ -397,7 +397,7 @@ def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
 
 
 def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
-    """Return the workers whose queues `row` sends to: itself first, because it parks work items."""
+    """Return the workers to whose queues `row` sends, starting with itself, because it parks work items."""
     sends_to_all = row.sends_to == ALL_QUEUES
     own = [row] if row.has_queue else []
     return own + [
@@ -406,12 +406,12 @@ def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
 
 
 def cap_concurrency(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tuple[WorkerSpec, ...]:
-    """Return the rows with at most this maximum concurrency, for small machines."""
+    """Return the rows with their maximum concurrency limited, for small machines."""
     return tuple(replace(row, maximum_concurrency=min(row.maximum_concurrency, maximum_concurrency)) for row in rows)
 
 
 def shorten_timeouts(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
-    """Return the rows with timeouts of at most `timeout` seconds, for tests that exceed them on purpose."""
+    """Return the rows with timeouts limited to `timeout` seconds, for tests that exceed them on purpose."""
 
     def shorten(row: WorkerSpec) -> WorkerSpec:
         if not row.has_event_source_mapping or row.timeout <= timeout:

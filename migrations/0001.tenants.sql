@@ -1,6 +1,6 @@
 -- Organizations and their tenants, with admins, mail addresses and rate limits. Every other table belongs to a tenant,
 -- and row-level security separates tenants. A transaction sets its tenant with set_config('counterfoil.tenant', id,
--- true). If no tenant is set, it sees no rows.
+-- true). Without a tenant, it sees no rows.
 
 CREATE TABLE organization (
     id         uuid PRIMARY KEY DEFAULT uuidv7(),
@@ -14,13 +14,13 @@ CREATE TABLE tenant (
     slug            text NOT NULL UNIQUE CHECK (slug ~ '^[a-z0-9][a-z0-9-]{0,62}$'),
     name            text NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    -- Key for the hashes in the audit trail, because short texts could be guessed. It is deleted with the tenant.
+    -- Key for the hashes in the audit trail, because hashes of short texts could be guessed. Deleted with the tenant.
     audit_salt      bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
     -- Policy for mail that fails DMARC.
     dmarc_policy    text NOT NULL DEFAULT 'hold' CHECK (dmarc_policy IN ('hold', 'reject', 'accept'))
 );
 
--- Recipients of email about a tenant's failures, in addition to recipients who are notified of every tenant's failures.
+-- Recipients of email about a tenant's failures. Recipients for all tenants are in the settings.
 CREATE TABLE tenant_admin (
     tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     email      text NOT NULL CHECK (length(email) <= 254 AND email ~ '^[!-~]+@[!-~]+$'),
@@ -28,7 +28,8 @@ CREATE TABLE tenant_admin (
     PRIMARY KEY (tenant_id, email)
 );
 
--- Addresses that receive a tenant's mail. The delivery role uses them to find the tenants that an email is for.
+-- Addresses that receive a tenant's mail. The delivery role uses them to find the tenants that an email is addressed
+-- to.
 CREATE TABLE tenant_address (
     address    text PRIMARY KEY
                CHECK (address = lower(address) AND length(address) <= 254 AND address ~ '^[!-~]+@[!-~]+$'),
@@ -37,10 +38,10 @@ CREATE TABLE tenant_address (
 );
 CREATE INDEX tenant_address_by_tenant ON tenant_address (tenant_id);
 
--- Rate limits of the API, for each tenant and each of its users: token buckets, which refill over time.
--- Reads and changes have separate buckets, so a program that polls cannot use up its tenant's tokens for changes.
+-- Token buckets for the API's rate limits, for each tenant and each of its users. Reads and changes have separate
+-- buckets, so a program that polls cannot use up its tenant's tokens for changes.
 CREATE TABLE rate_limit_bucket (
-    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: changes that affect all tenants
+    tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: for changes that affect all tenants
     user_hash   bytea CHECK (octet_length(user_hash) = 32),     -- SHA-256 of the caller; NULL: the whole tenant
     tokens      double precision NOT NULL CHECK (tokens >= 0),  -- at refilled_at, one per request
     refilled_at timestamptz NOT NULL,

@@ -1,11 +1,10 @@
 -- Delivery for every worker: the outbox, attempts, circuit breakers.
 
--- Claim tokens only increase, across all kinds of work items: the newest claim has the highest token.
+-- Source of claim tokens for all kinds of work items. The newest claim has the highest token.
 CREATE SEQUENCE claim_token AS bigint;
 GRANT USAGE ON SEQUENCE claim_token TO counterfoil_worker, counterfoil_delivery;
 
--- A row is a message to send to a worker's queue. The message contains only the work item's id, revision and send
--- number.
+-- Messages to send to workers' queues. A message contains only the work item's id, revision and send number.
 CREATE TABLE outbox (
     id           uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id    uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -16,15 +15,15 @@ CREATE TABLE outbox (
     scheduled_at timestamptz NOT NULL,
     created_at   timestamptz NOT NULL,
     sent_at      timestamptz,
-    raw_body     text,  -- unreadable message that is sent again unchanged; work_id is then its dead letter's id
+    raw_body     text,  -- unreadable message to send again unchanged; work_id is then its dead letter's id
     UNIQUE (worker, work_id, revision, send_number)
 );
 CREATE INDEX outbox_pending ON outbox (worker, scheduled_at) WHERE sent_at IS NULL;
 CREATE INDEX outbox_sent ON outbox (sent_at) WHERE sent_at IS NOT NULL;
--- The deletion of a tenant searches every table that references it.
+-- Deleting a tenant searches every table that references it.
 CREATE INDEX outbox_by_tenant ON outbox (tenant_id);
 
--- A finished attempt, written when it is settled. A lost attempt is written when its loss is detected.
+-- Finished attempts. An attempt is written when it is settled, or when its loss is detected.
 CREATE TABLE work_attempt (
     id              uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id       uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -44,29 +43,29 @@ CREATE INDEX work_attempt_by_work ON work_attempt (work_id, worker, ended_at);
 CREATE INDEX work_attempt_by_age ON work_attempt (ended_at);
 CREATE INDEX work_attempt_by_tenant ON work_attempt (tenant_id);
 
--- A circuit breaker belongs to no tenant, because an unavailable service affects all tenants. Processes read and change
--- it in transactions of the delivery role. The worker role cannot see it.
+-- Circuit breakers. They do not belong to a tenant, because an unavailable service affects all tenants. Processes read
+-- and change them in transactions of the delivery role. The worker role cannot see them.
 CREATE TABLE breaker (
     name       text PRIMARY KEY,                -- llm:<provider>, ocr:textract, webhook:<host>, destination:<id>
     generation bigint NOT NULL DEFAULT 0,       -- increases with each transition, so results of older calls are ignored
     failures   integer NOT NULL DEFAULT 0,      -- consecutive failures while closed
     open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each lasts twice as long as the previous one
     opened_at  timestamptz,                     -- NULL: closed
-    open_until timestamptz,                     -- no call before this time; while is_probing, no other probe
+    open_until timestamptz,                     -- no calls before this time; while is_probing: no other probe
     is_probing boolean NOT NULL DEFAULT false,
     CHECK ((opened_at IS NULL) = (open_until IS NULL) AND (opened_at IS NULL) = (open_count = 0)),
     CHECK (opened_at IS NOT NULL OR NOT is_probing)
 );
 GRANT SELECT, INSERT, UPDATE ON breaker TO counterfoil_delivery;
 
--- The watchdog's pause of a worker's event source mapping. A mapping serves all tenants, so a row has no tenant.
--- pausing: the watchdog is about to disable the mapping, or crashed after it did.   paused: the watchdog disabled the
--- mapping and must enable it again.   released: the watchdog must not enable the mapping, because it already did, or
--- because an operator took over.
+-- The watchdog's pauses of event source mappings. A mapping serves all tenants, so a row has no tenant.
+-- pausing: the watchdog is about to disable the mapping, or crashed after doing so.
+-- paused: the watchdog disabled the mapping and must enable it again.
+-- released: the watchdog must not enable the mapping, because it already did, or because an operator took over.
 CREATE TABLE breaker_mapping_pause (
     mapping           uuid PRIMARY KEY,
     status            text NOT NULL CHECK (status IN ('pausing', 'paused', 'released')),
-    breaker_opened_at timestamptz NOT NULL,           -- opened_at of the breaker in the outage that caused the pause
+    breaker_opened_at timestamptz NOT NULL,           -- the breaker's opened_at in the outage that caused the pause
     intended_at       timestamptz NOT NULL            -- when the watchdog last decided to disable the mapping
 );
 GRANT SELECT, INSERT, UPDATE ON breaker_mapping_pause TO counterfoil_delivery;
@@ -102,8 +101,8 @@ GRANT SELECT (id, ended_at), DELETE ON work_attempt TO counterfoil_maintenance;
 CREATE POLICY delivery_select ON work_attempt FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, worker, work_id, outcome) ON work_attempt TO counterfoil_delivery;
 
--- The timeline of an unassigned dead letter shows the attempts at its work item. The delivery role must not read
--- attempts' errors, because they can quote a tenant's documents. This function returns only attempts without a tenant.
+-- Returns attempts without a tenant, for the timeline of an unassigned dead letter. The delivery role must not read
+-- other attempts' errors, because they can quote a tenant's documents.
 CREATE POLICY owner_select ON work_attempt FOR SELECT TO counterfoil_owner USING (true);
 CREATE FUNCTION unassigned_attempts(worker_name text, work_item_id uuid, max_rows integer)
 RETURNS TABLE (revision integer, number integer, started_at timestamptz, ended_at timestamptz, outcome text,

@@ -1,6 +1,6 @@
--- The audit trail: a hash chain that shows whether an entry was changed or removed.
+-- The audit trail: hash chains that show whether an entry was changed or removed.
 
--- Append-only, with ids and hashes instead of content. Each entry contains the previous entry's hash, and a hash of all
+-- Append-only, with ids and hashes instead of content. Each entry contains the previous entry's hash, and the hash of
 -- its own fields (counterfoil.audit).
 CREATE TABLE audit_entry (
     tenant_id      uuid,  -- NULL: the entry is about an unassigned dead letter, a queue or an erased tenant
@@ -34,7 +34,7 @@ CREATE TABLE audit_salt_global (
 INSERT INTO audit_salt_global DEFAULT VALUES;
 GRANT SELECT ON audit_salt_global TO counterfoil_delivery;
 
--- Email addresses of callers who changed something through the API, for display. Other tables identify callers by the
+-- Email addresses of callers who made changes through the API, for display. Other tables identify callers by the
 -- subject of their tokens.
 CREATE TABLE person (
     tenant_id uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: the change affected several tenants
@@ -48,7 +48,7 @@ ALTER TABLE person FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON person TO counterfoil_worker
     USING (tenant_id = nullif(current_setting('counterfoil.tenant', true), '')::uuid);
 GRANT SELECT ON person TO counterfoil_worker;
--- The API looks up addresses in several tenants. Workers must not, because they process files from outside senders.
+-- Only the API may look up addresses across tenants. Workers must not, because they process files from outside senders.
 CREATE POLICY api ON person TO counterfoil_api
     USING (nullif(current_setting('counterfoil.tenant', true), '') IS NULL)
     WITH CHECK (nullif(current_setting('counterfoil.tenant', true), '') IS NULL);
@@ -82,7 +82,7 @@ GRANT INSERT ON audit_entry TO counterfoil_worker, counterfoil_delivery;
 -- The owner role changes tenants, destinations and tolerances, and writes the audit entry in the same transaction.
 CREATE POLICY owner_insert ON audit_entry FOR INSERT TO counterfoil_owner WITH CHECK (true);
 
--- Moves the chain head to an entry that row-level security has accepted. The function runs as the owner.
+-- Moves the chain head to a new entry that row-level security has accepted. Runs as the owner.
 CREATE POLICY owner_all ON audit_head TO counterfoil_owner USING (true) WITH CHECK (true);
 CREATE FUNCTION append_audit_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp

@@ -12,13 +12,13 @@ CREATE TABLE operation (
     filter             jsonb,  -- NULL: the caller listed the items
     note               text CHECK (length(note) BETWEEN 1 AND 2000),
     rate               integer CHECK (rate BETWEEN 1 AND 1000),  -- dead letters per second, documents per minute
-    canary             integer CHECK (canary >= 1),  -- number of items that are retried first; NULL: no canary
+    canary             integer CHECK (canary >= 1),  -- number of items that are processed first; NULL: no canary
     requested_by       text NOT NULL CHECK (requested_by <> ''),
     requested_at       timestamptz NOT NULL,  -- dead letters that failed later are excluded
     state              text NOT NULL DEFAULT 'selecting'
                      CHECK (state IN ('selecting', 'canary', 'running', 'paused', 'done', 'canceled', 'halted')),
     version            integer NOT NULL DEFAULT 1,  -- increases with each change of state or rate
-    reason             text,  -- why it halted or paused automatically
+    reason             text,  -- reason for an automatic halt or pause
     ended_at           timestamptz,
     -- Position of the last selected item, or of the last started item if items are not listed.
     cursor_at          timestamptz,
@@ -70,11 +70,11 @@ CREATE TABLE dead_letter (
     resolved_at       timestamptz,
     resolved_by       text,
     version           integer NOT NULL DEFAULT 1,  -- increases with each change; callers send what they read
-    purged_at         timestamptz,  -- when it was hidden; it is deleted permanently a week later
+    purged_at         timestamptz,  -- when it was hidden; deleted permanently a week later
     edited_payload    jsonb,  -- corrected payload of a failed task, used when the task is retried
     edit_metadata     jsonb,  -- author, time, and the old and new values
     purge_id          uuid,
-    retain_until      timestamptz,  -- after a purge was undone, it is retained until this time
+    retain_until      timestamptz,  -- minimum retention after a purge was undone
     CHECK ((work_id IS NULL) = (revision IS NULL)),
     CHECK ((edited_payload IS NULL) = (edit_metadata IS NULL)),
     FOREIGN KEY (tenant_id, purge_id) REFERENCES operation (tenant_id, id) ON DELETE SET NULL (purge_id)
@@ -94,13 +94,13 @@ CREATE INDEX dead_letter_by_purge ON dead_letter (purge_id) WHERE purge_id IS NO
 CREATE INDEX dead_letter_by_resolved_at ON dead_letter (resolved_at)
     WHERE status <> 'pending' AND purged_at IS NULL AND retain_until IS NULL;
 CREATE INDEX dead_letter_by_retention ON dead_letter (retain_until, resolved_at) WHERE retain_until IS NOT NULL;
--- Operators enter the end of a dead letter's id, as tables show it. This index finds it among ten million rows.
+-- For searches by the end of an id, which the console's tables show. Finds it among ten million rows.
 CREATE INDEX dead_letter_by_id_suffix ON dead_letter (reverse(right(job_id::text, 8)) COLLATE "C")
     WHERE purged_at IS NULL;
--- The document list includes files that failed before they became a document.
+-- For the document list, which includes files that failed before they became a document.
 CREATE INDEX dead_letter_of_file ON dead_letter (work_id) WHERE worker = 'acquisition' AND purged_at IS NULL;
 
--- Append-only: no role may change or delete a row. It contains only ids and hashes, and no payloads.
+-- Append-only: no role may change or delete a row. Contains only ids and hashes, and no payloads.
 CREATE TABLE dead_letter_audit (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid,
@@ -112,7 +112,7 @@ CREATE TABLE dead_letter_audit (
 );
 CREATE INDEX dead_letter_audit_by_job ON dead_letter_audit (job_id, recorded_at);
 
--- Fields that all dead letters with the same fingerprint share. The row is written with the first dead letter.
+-- Dead letter groups: the fields that all dead letters with one fingerprint share. Written with the first dead letter.
 CREATE TABLE dead_letter_group (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     fingerprint text NOT NULL,
@@ -121,13 +121,13 @@ CREATE TABLE dead_letter_group (
     message     text NOT NULL,  -- error message without its varying parts
     words       text[] NOT NULL,  -- search words of the columns above
     first_seen  timestamptz NOT NULL,
-    closed_as   text CHECK (closed_as IN ('resolved', 'ignored')),  -- until a later dead letter joins the group
+    closed_as   text CHECK (closed_as IN ('resolved', 'ignored')),  -- reset by the next dead letter in the group
     closed_at   timestamptz,
     UNIQUE NULLS NOT DISTINCT (tenant_id, fingerprint),
     CHECK ((closed_as IS NULL) = (closed_at IS NULL))
 );
 
--- A dead letter's search words in addition to those of its group: from its file name and its error's varying parts.
+-- Additional search words of a dead letter, from its file name and the varying parts of its error.
 CREATE TABLE dead_letter_word (
     job_id        uuid NOT NULL REFERENCES dead_letter (job_id) ON DELETE CASCADE,
     tenant_id     uuid,
@@ -138,7 +138,7 @@ CREATE TABLE dead_letter_word (
 CREATE INDEX dead_letter_word_page ON dead_letter_word (tenant_id, word, dlq_timestamp DESC, job_id DESC);
 
 -- Number of dead letters by group, type and status (hour NULL), and of new dead letters by group, type and hour (status
--- NULL). A change inserts rows, so that no transaction waits for another. The watchdog adds the rows up.
+-- NULL). Changes insert rows, so transactions do not wait for each other. The watchdog adds the rows up.
 CREATE TABLE dead_letter_count (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     fingerprint text NOT NULL,
@@ -157,7 +157,7 @@ CREATE INDEX dead_letter_count_by_hour ON dead_letter_count (tenant_id, fingerpr
 CREATE INDEX dead_letter_count_pending_rollup ON dead_letter_count (tenant_id, fingerprint) WHERE NOT is_rollup;
 CREATE INDEX dead_letter_count_by_tenant ON dead_letter_count (tenant_id);
 
--- A bulk operation's dead letters, in the order of processing. The rows remain when the dead letters are deleted.
+-- A bulk operation's dead letters, in the order of processing. Rows remain when their dead letters are deleted.
 CREATE TABLE operation_item (
     operation_id uuid NOT NULL,
     number       integer NOT NULL,
@@ -173,8 +173,8 @@ CREATE TABLE operation_item (
     CHECK ((reason IS NULL) = (result IS NULL OR result = 'succeeded'))
 ) WITH (fillfactor = 80);
 
--- A statement is planned once per connection, when the size of the transition tables is unknown. A join of new and old
--- rows would use nested loops, whose time grows with the square of the rows. Therefore the conditions use EXCEPT.
+-- A statement is planned once per connection, without knowing the size of the transition tables. Joins of new and old
+-- rows would use nested loops, which take quadratic time. Therefore, the conditions use EXCEPT.
 CREATE FUNCTION count_dead_letters() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path = public, pg_temp
@@ -260,7 +260,7 @@ GRANT UPDATE (closed_as, closed_at) ON dead_letter_group TO counterfoil_worker;
 GRANT DELETE ON dead_letter_word TO counterfoil_worker, counterfoil_delivery;  -- for a dead letter that failed again
 GRANT UPDATE (tenant_id) ON dead_letter_word TO counterfoil_delivery;  -- when it gets a tenant
 GRANT DELETE ON dead_letter_count TO counterfoil_maintenance;
--- The watchdog deletes dead letters that were purged a week ago, or whose retention after closing has expired. It
+-- The watchdog may delete dead letters that were purged a week ago, and closed dead letters after their retention. It
 -- cannot delete pending dead letters. The policy is restrictive, because the watchdog also has the rights of the
 -- delivery role, which sees all rows.
 CREATE POLICY retention ON dead_letter AS RESTRICTIVE FOR DELETE TO counterfoil_maintenance
@@ -276,8 +276,8 @@ GRANT SELECT, INSERT, UPDATE (result, reason, version, revision) ON operation_it
 -- The delivery role finds the unfinished operations of all tenants, without their content.
 CREATE POLICY delivery ON operation FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, tenant_id, action, state, requested_at, ended_at, restored_at) ON operation TO counterfoil_delivery;
--- The watchdog deletes an operation 90 days after its end. It first deletes the items in steps, because there may be
--- millions.
+-- The watchdog deletes an operation 90 days after its end. It deletes the items first and in steps, because there may
+-- be millions.
 CREATE POLICY retention ON operation FOR DELETE TO counterfoil_maintenance
     USING (ended_at < now() - interval '90 days');
 CREATE POLICY retention ON operation_item TO counterfoil_maintenance

@@ -1,7 +1,7 @@
--- Failure notifications. The watchdog (counterfoil_maintenance) sends them. Workers and the delivery role cannot change
--- them, or see other tenants' addresses.
+-- Failure notifications, which the watchdog (counterfoil_maintenance) sends. Workers and the delivery role cannot
+-- change them, or see other tenants' addresses.
 
--- A notification: the first failure with a fingerprint, or a digest of later failures. A row without deliveries had no
+-- Notifications: the first failure with a fingerprint, or a digest of later failures. A row without deliveries had no
 -- recipients.
 CREATE TABLE notification_digest (
     id          uuid PRIMARY KEY,
@@ -12,14 +12,14 @@ CREATE TABLE notification_digest (
 CREATE INDEX notification_digest_by_age ON notification_digest (created_at);
 CREATE INDEX notification_digest_by_tenant ON notification_digest (tenant_id);
 
--- Delivery of a digest to one recipient through one channel.
+-- Deliveries of digests, one per recipient and channel.
 CREATE TABLE notification_delivery (
     digest_id       uuid NOT NULL REFERENCES notification_digest (id) ON DELETE CASCADE,
     tenant_id       uuid REFERENCES tenant (id) ON DELETE CASCADE,
     channel         text NOT NULL,
     recipient       text NOT NULL,
     attempts        integer NOT NULL DEFAULT 0,
-    next_attempt_at timestamptz NOT NULL,  -- during an attempt: when the attempt is considered lost
+    next_attempt_at timestamptz NOT NULL,  -- during an attempt: time when it is considered lost
     sent_at         timestamptz,
     abandoned_at      timestamptz,
     error           text,
@@ -30,13 +30,13 @@ CREATE INDEX notification_delivery_pending ON notification_delivery (channel, ne
     WHERE sent_at IS NULL AND abandoned_at IS NULL;
 CREATE INDEX notification_delivery_by_tenant ON notification_delivery (tenant_id);
 
--- Exactly one row per failure. It is sent at least once, like a message in the outbox.
+-- Failures to notify of, exactly one row each. Like a message in the outbox, a failure is sent at least once.
 CREATE TABLE failure_event (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,
     worker      text NOT NULL,
     job_id      uuid NOT NULL,
-    revision    integer NOT NULL,  -- 0 for a message that names no work item
+    revision    integer NOT NULL,  -- 0 for a message without a work item
     fingerprint text NOT NULL,
     payload     jsonb NOT NULL,
     created_at  timestamptz NOT NULL,

@@ -2,11 +2,11 @@
 -- cycle columns: status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
 -- next_attempt_at, send_number, dlq_returns, skip_reason. In table document, they have the prefix matching_.
 
--- One object in S3. The first claim inserts the row, because the event comes from S3 and not from the outbox.
--- An email has one job without a tenant, and one job for each tenant that it is addressed to.
+-- Jobs that acquire S3 objects. The first claim inserts the row, because the event comes from S3 and not from the
+-- outbox. An email has one job without a tenant, and one job for each tenant that it is addressed to.
 CREATE TABLE acquisition_job (
     id               uuid PRIMARY KEY,
-    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: an email, or the key names no known tenant
+    tenant_id        uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: an email, or an unknown tenant in the key
     bucket           text NOT NULL,
     key              text NOT NULL,
     version          text,  -- object version, if the bucket is versioned
@@ -28,14 +28,14 @@ CREATE TABLE acquisition_job (
     UNIQUE (tenant_id, id)
 );
 CREATE INDEX acquisition_job_status ON acquisition_job (status) WHERE status IN ('pending', 'in-progress');
--- A bucket listing contains versions but no sequencers, so jobs that it found have no sequencer.
+-- Jobs found by listing the bucket have no sequencer, because a listing contains versions but no sequencers.
 CREATE UNIQUE INDEX acquisition_job_object ON acquisition_job (bucket, key, coalesce(version, sequencer), tenant_id)
     NULLS NOT DISTINCT;
 CREATE INDEX acquisition_job_failed ON acquisition_job (tenant_id, created_at DESC, id DESC) WHERE status = 'failed';
 CREATE INDEX acquisition_job_by_arrival ON acquisition_job (tenant_id, created_at, id);
 CREATE INDEX acquisition_job_without_event ON acquisition_job (created_at) WHERE sequencer IS NULL;
 
--- Origin of documents: one upload or one email.
+-- Sources of documents: uploads and emails.
 CREATE TABLE source (
     id               uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -51,7 +51,7 @@ CREATE TABLE source (
     rejection_reason text CHECK (  -- why no file was accepted
         rejection_reason IN ('virus', 'spam', 'on_hold', 'rejected', 'duplicate', 'no_files', 'no_documents')
     ),
-    spf              text,   -- results from Amazon SES (RFC 8601), such as pass and fail; NULL: the email has none
+    spf              text,   -- results from Amazon SES (RFC 8601), such as pass and fail; NULL: none in the email
     dkim             text,
     dmarc            text,
     hold             text CHECK (hold IN ('held', 'released', 'rejected')),
@@ -59,17 +59,17 @@ CREATE TABLE source (
     UNIQUE (tenant_id, id),
     FOREIGN KEY (tenant_id, job_id) REFERENCES acquisition_job (tenant_id, id) ON DELETE CASCADE
 );
--- A rejected email does not reserve its Message-ID. The index is not unique, because an operator can declare that an
--- email with a known Message-ID and sender is a different one. A lock serializes copies that arrive at the same time.
--- The key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
+-- Finds duplicate emails. Rejected emails are excluded. The index is not unique, because an operator can declare that
+-- an email with a known Message-ID and sender is not a duplicate. A lock serializes duplicates that arrive at the same
+-- time. The key is a hash, because an index entry has at most 2,704 bytes and both values can be longer.
 CREATE INDEX source_by_message ON source (tenant_id, md5(message_id || ' ' || coalesce(sender, '')))
     WHERE message_id IS NOT NULL AND rejection_reason IS NULL;
 CREATE INDEX source_by_hold ON source (tenant_id, hold, received_at, id) WHERE hold IS NOT NULL;
--- Finds earlier files with the same content, so that a duplicate upload creates no second document.
+-- Finds earlier files with the same content, because a duplicate upload must not create a second document.
 CREATE INDEX source_by_content ON source (tenant_id, content_hash) WHERE content_hash IS NOT NULL;
 CREATE INDEX source_by_part ON source USING gin (attachments jsonb_path_ops) WHERE attachments IS NOT NULL;
 
--- Later migrations add the columns for matching and extraction.
+-- Documents. Later migrations add the columns for matching and extraction.
 CREATE TABLE document (
     id                uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -94,10 +94,10 @@ CREATE TABLE document (
     FOREIGN KEY (tenant_id, source_id) REFERENCES source (tenant_id, id) ON DELETE CASCADE
 );
 CREATE INDEX document_by_cluster ON document (tenant_id, cluster_id);
--- Finds the documents of an email that arrives again, and those of a source that is deleted.
+-- Finds the documents of a redelivered email or a deleted source.
 CREATE INDEX document_by_source ON document (source_id);
 CREATE INDEX document_by_received_at ON document (tenant_id, received_at, id);
--- Users enter the end of a document's id, as tables show it.
+-- For searches by the end of an id, which the console's tables show.
 CREATE INDEX document_by_id_suffix ON document (reverse(right(id::text, 8)) COLLATE "C");
 -- Attachments with the same content share one object.
 CREATE INDEX document_by_key ON document (tenant_id, key);
@@ -130,7 +130,7 @@ CREATE TABLE upload_inventory (
     PRIMARY KEY (bucket, prefix)
 );
 
--- Jobs without an event have been counted up to this creation time. A job is counted when its event can no longer
+-- Creation time up to which jobs without an event have been counted. A job is counted once its event can no longer
 -- arrive.
 CREATE TABLE upload_event_check (
     bucket        text PRIMARY KEY,
@@ -157,8 +157,8 @@ CREATE POLICY delivery ON document TO counterfoil_delivery USING (true) WITH CHE
 
 GRANT SELECT, UPDATE (status, error, attempts, failed_at, revision, claim_token, claimed_at, lease_expires_at,
                       next_attempt_at, send_number, dlq_returns, skip_reason) ON acquisition_job TO counterfoil_worker;
--- An S3 event creates its job, with the tenant that the key names. If a file arrives before its tenant is created, the
--- job is assigned to the tenant when its message is sent again. A late event adds its sequencer to the job.
+-- An S3 event creates a job with the tenant that the key names. If a file arrives before its tenant is created, the job
+-- is assigned to the tenant when its message is sent again. A late event adds its sequencer to an existing job.
 GRANT SELECT (id, tenant_id, bucket, key, version, sequencer, size, created_at, status, error, attempts, failed_at,
               revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
                   skip_reason),

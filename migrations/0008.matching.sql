@@ -19,7 +19,7 @@ GRANT SELECT (matching_revision, matching_claim_token, matching_claimed_at, matc
               matching_next_attempt_at, matching_send_number, matching_dlq_returns, matching_skip_reason)
     ON document TO counterfoil_delivery;
 
--- Blocking keys of a document, such as its number, its references and its parties. Candidates share a value.
+-- Blocking keys of documents, such as number, references and parties. Documents that share a value are candidates.
 CREATE TABLE document_key (
     tenant_id      uuid NOT NULL,
     document_id    uuid NOT NULL,
@@ -32,15 +32,15 @@ CREATE TABLE document_key (
 CREATE INDEX document_key_by_key ON document_key (tenant_id, type, value) INCLUDE (document_id);
 
 -- The last transaction in which one of a tenant's documents lost blocking keys. A matching attempt in progress may have
--- found the document by such a key.
+-- found the document by a lost key.
 CREATE TABLE key_deletion (
     tenant_id      uuid PRIMARY KEY REFERENCES tenant ON DELETE CASCADE,
     written_by_xid xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
--- Vectors from an embedding model, which find documents by meaning. For a text and a model, the first vector is never
--- replaced. The signature has one bit for each of a fixed set of planes, which states the side of the plane that the
--- vector is on. Buckets are parts of the signature. The vector is stored so that other planes can be tried.
+-- Vectors from an embedding model, which find documents by meaning. The first vector for a text and a model is never
+-- replaced. The signature has one bit for each of a fixed set of planes: the side of the plane on which the vector
+-- lies. Buckets are parts of the signature. The vector is stored to allow a later change of the planes.
 CREATE TABLE document_embedding (
     tenant_id   uuid NOT NULL,
     document_id uuid PRIMARY KEY,
@@ -52,14 +52,14 @@ CREATE TABLE document_embedding (
 );
 CREATE INDEX document_embedding_by_text ON document_embedding (tenant_id, text_hash);
 
--- A match: two documents that belong together. a < b, so that a pair has only one row.
+-- Matches: pairs of documents that belong together. a < b, so a pair has only one row.
 CREATE TABLE document_match (
     tenant_id     uuid NOT NULL,
     document_a_id uuid NOT NULL,
     document_b_id uuid NOT NULL,
     score         double precision NOT NULL,
     confidence    text NOT NULL CHECK (confidence IN ('high', 'medium', 'low')),
-    evidence      jsonb NOT NULL,  -- codes of features and levels with their bits, and how the match was found
+    evidence      jsonb NOT NULL,  -- codes of features and levels with their bits, and the origin of the match
     decided_by    text NOT NULL CHECK (decided_by IN ('rules', 'llm', 'reviewer')),
     reasoning     text NOT NULL,
     decided_at    timestamptz NOT NULL,
@@ -70,8 +70,8 @@ CREATE TABLE document_match (
 );
 CREATE INDEX document_match_by_b ON document_match (document_b_id);
 
--- Reviewers' decisions on pairs of documents. Append-only: the last row about a pair counts. `written_by_xid` shows a
--- matching attempt in progress that there is a decision that it has not seen.
+-- Reviewers' decisions on pairs of documents. Append-only: the last row about a pair counts. From `written_by_xid`, a
+-- matching attempt in progress detects decisions that it has not seen.
 CREATE TABLE match_decision (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id      uuid NOT NULL,
@@ -90,8 +90,8 @@ CREATE INDEX match_decision_by_a ON match_decision (document_a_id, document_b_id
 CREATE INDEX match_decision_by_b ON match_decision (document_b_id);
 CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by_xid);
 
--- Documents with matches that neither the rules nor a language model could decide. A document that was ever ambiguous
--- has a row, which is written with its matches.
+-- Reviews of documents with matches that neither the rules nor a language model could decide. The row is written with
+-- the matches, and remains when they are no longer ambiguous.
 CREATE TABLE document_review (
     document_id       uuid PRIMARY KEY,
     tenant_id         uuid NOT NULL,

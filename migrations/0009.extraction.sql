@@ -1,21 +1,21 @@
 -- Extraction: split documents, fields with evidence, search words, removal and replacement.
 
 ALTER TABLE document
-    -- For a part of a split file: the document for the whole file, and the part's pages in it.
+    -- For a part of a split file: the document for the whole file, and the pages of the part.
     ADD COLUMN parent_id  uuid,
     ADD COLUMN first_page integer,
     ADD COLUMN last_page  integer,
-    -- By field path: {"issuer.vat_id": {"source": "text", "confidence": 0.9, "page": 1}}. If XML states all fields
-    -- exactly, there is one entry for all: {"*": {"source": "xml", "confidence": 1}}.
+    -- By field path: {"issuer.vat_id": {"source": "text", "confidence": 0.9, "page": 1}}. If all fields come from XML,
+    -- they have one common entry: {"*": {"source": "xml", "confidence": 1}}.
     ADD COLUMN evidence   jsonb,
     ADD CONSTRAINT document_child CHECK (num_nulls(parent_id, first_page, last_page) IN (0, 3)),
     ADD CONSTRAINT document_pages CHECK (first_page BETWEEN 1 AND last_page),
     ADD FOREIGN KEY (tenant_id, parent_id) REFERENCES document (tenant_id, id) ON DELETE CASCADE;
--- Splitting the same file again finds the existing documents.
+-- Finds the existing documents when the same file is split again.
 CREATE UNIQUE INDEX document_by_parent ON document (parent_id, first_page) WHERE parent_id IS NOT NULL;
 GRANT UPDATE (evidence) ON document TO counterfoil_worker;
 
--- Extraction of a document. Its id is the document's id.
+-- Extractions of documents. The id is the document's id.
 CREATE TABLE ingestion_job (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL,
@@ -37,7 +37,7 @@ CREATE TABLE ingestion_job (
 CREATE INDEX ingestion_job_status ON ingestion_job (status) WHERE status IN ('pending', 'in-progress');
 
 -- Answers about a document's pages, by a hash of the whole request: fields that a language model extracted, or words
--- that OCR found. They are permanent, so that later attempts and extractions of the same file cost nothing.
+-- that OCR found. They are permanent, because later attempts and extractions of the same file should cost nothing.
 CREATE TABLE page_reading_cache (
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
@@ -61,15 +61,14 @@ CREATE TABLE document_word (
 );
 CREATE INDEX document_word_page ON document_word (tenant_id, word, received_at DESC, document_id DESC);
 
--- Other files with a document's content: the same bytes are part of another file, or are a separate file. A row is
--- deleted with its file, not with its document: if a user removed the document, extracting the other file again must
--- not restore it.
+-- Duplicates of a document's content in other files, as part of a file or as a whole file. A row is deleted with its
+-- file, not with its document: if a user removed the document, extracting the other file again must not restore it.
 CREATE TABLE document_duplicate_file (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL,
     document_id uuid NOT NULL,
     source_id   uuid NOT NULL,
-    parent_id   uuid,  -- NULL: a separate file
+    parent_id   uuid,  -- NULL: the whole file
     first_page  integer,
     last_page   integer,
     bucket      text NOT NULL,
@@ -87,8 +86,8 @@ CREATE UNIQUE INDEX document_duplicate_file_by_source ON document_duplicate_file
 CREATE INDEX document_duplicate_file_by_document ON document_duplicate_file (document_id);
 CREATE INDEX document_duplicate_file_by_key ON document_duplicate_file (tenant_id, key);
 
--- Removed documents, without their content: the origin, the user who removed it, and the reason. `written_by_xid` shows
--- a matching attempt in progress that it may have seen a document that no longer exists.
+-- Removed documents, without content: the origin, the user who removed the document, and the reason. From
+-- `written_by_xid`, a matching attempt in progress detects that it may have seen a removed document.
 CREATE TABLE document_deletion (
     document_id    uuid PRIMARY KEY,
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -115,7 +114,7 @@ CREATE INDEX document_deletion_by_source ON document_deletion (tenant_id, source
 CREATE INDEX document_deletion_by_parent ON document_deletion (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX document_deletion_by_key ON document_deletion (tenant_id, key);
 
--- Requested replacements: the file with this key replaces a document, which is deleted once the replacement has been
+-- Requested replacements of documents by the file with this key. A document is deleted once its replacement has been
 -- extracted.
 CREATE TABLE document_replacement (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
@@ -166,7 +165,7 @@ GRANT SELECT (document_id, tenant_id) ON document_deletion TO counterfoil_delive
 GRANT SELECT, INSERT, UPDATE (closed_at, replacement_id) ON document_replacement TO counterfoil_worker;
 
 -- Returns a text's words: letters and digits of any alphabet, in lower case, independently of the database's collation.
--- Long words are truncated to 64 characters. At most 64 words are returned, the first in sorted order.
+-- Words are truncated to 64 characters. At most 64 words are returned, the first in sorted order.
 CREATE FUNCTION tokenize(value text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp AS $words$
     SELECT DISTINCT left(word, 64) COLLATE "default"
@@ -213,8 +212,8 @@ BEGIN
 END
 $security$;
 
--- Deletes documents, and records their removal in the same call. Workers can delete documents only with this function.
--- Rows that reference a document are deleted with it.
+-- Deletes documents and records their removal. Workers can delete documents only with this function. Rows that
+-- reference a document are deleted with it.
 CREATE FUNCTION delete_documents(ids uuid[], by text, deletion_reason text, successor uuid, at timestamptz) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$

@@ -1,8 +1,8 @@
 -- Calls to language models, their cost and budgets, and the models' judgments of ambiguous matches.
 
--- One call, without prompt and answer. Calls that probe whether the service is available belong to no tenant. The
--- delivery role writes these calls, but cannot read any calls. A call is recorded before it is made, because it can
--- cost money even if the process crashes. Columns whose values are known only at the end are NULL until then.
+-- Calls, without prompts and answers. Calls that probe whether the service is available have no tenant. The delivery
+-- role writes these calls, but cannot read any. A call is recorded before it is made, because it can cost money even if
+-- the process crashes. Columns whose values are known only at the end are NULL until then.
 CREATE TABLE llm_call (
     id            uuid PRIMARY KEY,
     tenant_id     uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -13,7 +13,7 @@ CREATE TABLE llm_call (
     outcome       text CHECK (outcome IN ('answered', 'invalid_answer', 'too_long', 'rejected', 'unavailable',
         'canceled',
                                           'failed')),
-    input_tokens  integer,                   -- NULL: there was no response with this number
+    input_tokens  integer,                   -- NULL: not in a response
     output_tokens integer,
     latency_ms    integer,
     cost_usd      numeric,
@@ -23,8 +23,8 @@ CREATE INDEX llm_call_by_time ON llm_call (tenant_id, created_at);
 CREATE INDEX llm_call_by_age ON llm_call (created_at);
 CREATE INDEX llm_call_by_work ON llm_call (work_id, created_at);
 
--- Number of a tenant's calls on a UTC day. Each call locks this row before it is made, so that concurrent calls do not
--- exceed the budget. Conversations and documents have separate budgets.
+-- Number of a tenant's calls per UTC day. Each call locks the row first, because concurrent calls must not exceed the
+-- budget. Conversations and documents have separate budgets.
 CREATE TABLE llm_daily_usage (
     tenant_id  uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     day        date NOT NULL,
@@ -82,8 +82,8 @@ BEGIN
 END
 $security$;
 CREATE POLICY unassigned ON llm_call FOR INSERT TO counterfoil_delivery WITH CHECK (tenant_id IS NULL);
--- Retention is 13 months, so that a month can be compared with the same month of the previous year. The maintenance
--- role sees only the id and the time of older calls.
+-- Retention is 13 months, to compare a month with the same month of the previous year. The maintenance role sees only
+-- the id and the time of older calls.
 CREATE POLICY retention ON llm_call TO counterfoil_maintenance
     USING (created_at < now() - interval '400 days') WITH CHECK (false);
 

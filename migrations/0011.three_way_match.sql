@@ -1,7 +1,7 @@
 -- Three-way match: each cluster's result, tolerances, and reviewers' decisions on variances.
 
--- The id is the cluster's id, which is the smallest id of its documents. There is no foreign key: the row remains when
--- the cluster is deleted, so that its revisions continue if the cluster exists again.
+-- The id is the cluster's id, which is the smallest id of its documents. It is not a foreign key, because the row
+-- remains when the cluster is deleted. If the cluster exists again, its revisions continue.
 CREATE TABLE cluster_diagnostics (
     id               uuid PRIMARY KEY,
     tenant_id        uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -22,7 +22,7 @@ CREATE TABLE cluster_diagnostics (
     dlq_returns      integer NOT NULL DEFAULT 0,
     skip_reason      text,
     -- Lists sort and filter clusters by status, supplier, amount at stake and age. These columns are stored with the
-    -- result, so that a page is read from one index.
+    -- result, because a page must come from a single index.
     cluster_status   text CHECK (cluster_status IN ('exception', 'needs-review', 'disputed', 'incomplete', 'accepted',
                                                     'matched')),
     supplier         text,
@@ -46,8 +46,8 @@ CREATE INDEX cluster_diagnostics_by_age ON cluster_diagnostics (tenant_id, clust
 CREATE INDEX cluster_diagnostics_by_amount ON cluster_diagnostics (tenant_id, cluster_status, at_stake_order, id);
 CREATE INDEX cluster_diagnostics_by_supplier ON cluster_diagnostics (tenant_id, supplier_key);
 
--- A limit that is NULL does not apply. If an absolute and a percent limit are set, both apply. For each variance, only
--- the most specific row is used.
+-- Tolerances. A NULL limit does not apply. If an absolute and a percent limit are set, both apply. For each variance,
+-- only the most specific row is used.
 CREATE TABLE tolerance (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -62,12 +62,13 @@ CREATE TABLE tolerance (
     created_at     timestamptz NOT NULL DEFAULT now(),
     set_by         text CHECK (length(set_by) BETWEEN 1 AND 254),
     reason         text CHECK (length(reason) BETWEEN 1 AND 2000),
-    evidence       jsonb,  -- the accepted suggestion; NULL: set without a suggestion
+    evidence       jsonb,  -- the accepted suggestion; NULL: not from a suggestion
     UNIQUE NULLS NOT DISTINCT (tenant_id, variance_type, supplier, article)
 );
 
--- Append-only: the last row about a variance counts. A decision applies only to these figures. If a figure changes,
--- because a document is extracted again or another document arrives, the variance is undecided again.
+-- Reviewers' decisions on variances. Append-only: the last row about a variance counts. A decision applies only to its
+-- figures. If a figure changes, because a document is extracted again or another document arrives, the variance is
+-- undecided again.
 CREATE TABLE variance_decision (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id   uuid NOT NULL,

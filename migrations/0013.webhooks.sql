@@ -1,6 +1,6 @@
 -- Destinations for a tenant's results, and the jobs that deliver them.
 
--- A destination is disabled, not deleted, because its jobs are the record of its deliveries.
+-- Destinations. They are disabled instead of deleted, because their jobs are the record of deliveries.
 CREATE TABLE destination (
     id          uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id   uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -18,7 +18,7 @@ CREATE UNIQUE INDEX destination_by_name ON destination (tenant_id, name) WHERE d
 -- Two destinations with the same prefix would write the same files.
 CREATE UNIQUE INDEX destination_by_prefix ON destination (tenant_id, prefix) WHERE disabled_at IS NULL;
 
--- Secrets that sign calls to a webhook: the newest secret, and for a day the previous one.
+-- Secrets that sign calls to a webhook: the newest secret, and for a day also the previous secret.
 CREATE TABLE destination_secret (
     id             uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id      uuid NOT NULL,
@@ -31,14 +31,14 @@ CREATE TABLE destination_secret (
 CREATE UNIQUE INDEX destination_secret_newest ON destination_secret (destination_id) WHERE expires_at IS NULL;
 CREATE UNIQUE INDEX destination_secret_expiring ON destination_secret (destination_id) WHERE expires_at IS NOT NULL;
 
--- Delivery of one cluster, document or shard of offers to a destination. A newer state is a new revision of the same
--- job.
+-- Jobs that deliver a cluster, a document or a shard of offers to a destination. A newer state is a new revision of the
+-- same job.
 CREATE TABLE output_job (
     id               uuid PRIMARY KEY,  -- UUIDv5 of destination and subject
     tenant_id        uuid NOT NULL,
     destination_id   uuid NOT NULL,
     subject          text NOT NULL CHECK (subject IN ('cluster', 'document', 'offers')),
-    subject_id       uuid NOT NULL,  -- no foreign key, because a subject's removal is delivered as well
+    subject_id       uuid NOT NULL,  -- no foreign key, because removals are delivered too
     schema_version   integer NOT NULL,  -- schema version of this revision's body
     payload          jsonb NOT NULL,
     payload_revision integer NOT NULL DEFAULT 1,  -- revision that last changed the payload
@@ -64,8 +64,8 @@ CREATE TABLE output_job (
 CREATE INDEX output_job_status ON output_job (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX output_job_by_subject ON output_job (tenant_id, subject_id);
 
--- A changed payload increments payload_revision. If the same payload is sent again, such as for a retried dead letter,
--- it stays the same.
+-- A changed payload increments payload_revision. Sending the same payload again, such as for a retried dead letter,
+-- does not change it.
 CREATE FUNCTION increment_payload_revision() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog,
     pg_temp AS $body$
 BEGIN
@@ -116,9 +116,9 @@ GRANT SELECT (id, tenant_id, created_at, destination_id, subject, subject_id, st
 CREATE POLICY delivery ON destination FOR SELECT TO counterfoil_delivery USING (true);
 GRANT SELECT (id, name) ON destination TO counterfoil_delivery;
 
--- The functions below enqueue a delivery when a document reaches a final state. Workers, the archiver and the watchdog
--- change states, some of them in roles that cannot see a document's content. Therefore triggers enqueue the delivery in
--- the same transaction: no change is missed, and a change that is rolled back is not delivered.
+-- The functions below enqueue a delivery when a document reaches a final state. They are triggers, because workers, the
+-- archiver and the watchdog change states, and some of their roles cannot see a document's content. The delivery is
+-- part of the transaction: no change is missed, and a change that is rolled back is not delivered.
 
 -- Policies for these functions, which run as the owner with one tenant at a time.
 DO $security$
@@ -135,9 +135,9 @@ END
 $security$;
 
 -- Enqueues the delivery of a document's state. The job's id depends only on destination and document. If the payload
--- has changed, a new revision starts like for any work item (counterfoil.delivery.work.start_revision), and if the job
--- had failed, its dead letter is closed. A successful extraction is a final state only for a file that was split,
--- because all other documents are matched after it.
+-- has changed, a new revision starts, as for any work item (counterfoil.delivery.work.start_revision). If the job had
+-- failed, its dead letter is closed. A successful extraction is a final state only for a split file, because all other
+-- documents are matched afterwards.
 CREATE FUNCTION record_stage_change(
     changed_tenant uuid, changed_document uuid, changed_stage text, new_state text, change_reason text
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$

@@ -35,7 +35,7 @@ END
 $packed$;
 
 CREATE TABLE profile (
-    -- UUIDv5 of tenant and external_id, so that UNIQUE (date, user_id) holds across tenants.
+    -- UUIDv5 of tenant and external_id, which makes (date, user_id) unique across tenants.
     user_id         uuid PRIMARY KEY,
     tenant_id       uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
     timezone        text NOT NULL CHECK (length(timezone) BETWEEN 1 AND 64),
@@ -60,7 +60,7 @@ CREATE TABLE profile (
 );
 CREATE INDEX profile_by_zone ON profile (tenant_id, timezone, user_id) WHERE is_active;
 
--- A user who blocked another user. Neither is offered to the other.
+-- Blocks of users by other users. Neither of the two is offered to the other.
 CREATE TABLE user_block (
     user_id             uuid NOT NULL REFERENCES profile (user_id) ON DELETE CASCADE,
     blocked_id          uuid NOT NULL CHECK (blocked_id <> user_id),
@@ -72,8 +72,8 @@ CREATE TABLE user_block (
 CREATE INDEX user_block_by_blocked ON user_block (blocked_id);
 CREATE INDEX user_block_by_tenant ON user_block (tenant_id);
 
--- A snapshot of the users in one time zone, who are offered to each other on one date. The users are stored in the
--- pool's shards. No user is in two pools for the same date, because a user has one job per date.
+-- Pools: snapshots of the users in one time zone, who are offered to each other on one date. The users are stored in
+-- the pool's shards. A user is in only one pool per date, because a user has one job per date.
 CREATE TABLE offer_pool (
     id                uuid PRIMARY KEY,  -- UUIDv5 of tenant, date and zone
     tenant_id         uuid NOT NULL REFERENCES tenant (id) ON DELETE CASCADE,
@@ -92,7 +92,7 @@ CREATE TABLE offer_pool (
 CREATE INDEX offer_pool_by_age ON offer_pool (date);
 CREATE INDEX offer_pool_by_time ON offer_pool (tenant_id, offered_at, id);
 
--- Work item that computes the day's offers for some users. A shard that was pinned with the pool contains a range of
+-- Work items that compute the day's offers for some users. A shard that was pinned with the pool contains a range of
 -- the pool's users. Other shards contain late or quarantined users, whose profiles are read when the shard runs.
 CREATE TABLE offer_shard (
     id               uuid PRIMARY KEY,  -- UUIDv5 of pool and name
@@ -129,7 +129,7 @@ CREATE INDEX offer_shard_status ON offer_shard (status) WHERE status IN ('pendin
 CREATE INDEX offer_shard_by_tenant ON offer_shard (tenant_id);
 CREATE INDEX offer_shard_with_profiles ON offer_shard (date) WHERE profiles IS NOT NULL OR excluded IS NOT NULL;
 
--- One user's offers for one date in the user's time zone.
+-- A user's offers for a date in the user's time zone.
 CREATE TABLE matchmaking_jobs (
     id                uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     date              date NOT NULL,
@@ -154,8 +154,8 @@ CREATE TABLE matchmaking_jobs (
 CREATE INDEX idx_matchmaking_jobs_status ON matchmaking_jobs (status);
 CREATE INDEX idx_matchmaking_jobs_date_timezone ON matchmaking_jobs (date, timezone);
 CREATE INDEX matchmaking_jobs_failed ON matchmaking_jobs (date, timezone, user_id) WHERE status = 'failed';
--- A shard's jobs are found by this index and not by date and user. Statistics never include today, so the planner would
--- expect no jobs for the date, and read all of the date's jobs for each shard.
+-- Finds a shard's jobs. Table statistics never include today. Without this index, the planner would expect no jobs for
+-- the date, and read all of them for each shard.
 CREATE INDEX matchmaking_jobs_by_shard ON matchmaking_jobs (shard_id);
 
 CREATE TABLE offers (
@@ -265,7 +265,7 @@ CREATE TRIGGER sync_jobs AFTER UPDATE OF status ON offer_shard FOR EACH ROW
           AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.claim_token <> NEW.claim_token))
     EXECUTE FUNCTION sync_matchmaking_jobs();
 
--- Deletes a user's offers with the job. A foreign key is not used, because it would check each inserted row.
+-- Deletes a user's offers with the job. A foreign key would check each inserted row.
 CREATE FUNCTION delete_orphaned_offers() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
 BEGIN
@@ -277,9 +277,9 @@ REVOKE ALL ON FUNCTION delete_orphaned_offers FROM PUBLIC;
 CREATE TRIGGER delete_orphaned_offers AFTER DELETE ON matchmaking_jobs REFERENCING OLD TABLE AS deleted_jobs
     FOR EACH STATEMENT EXECUTE FUNCTION delete_orphaned_offers();
 
--- Returns the number of duplicate offers, including second sets for a date, for users whose shard ended after `since`.
--- The number must be 0. The query runs user by user, because otherwise PostgreSQL would read months of offers each
--- hour.
+-- Returns the number of offers that are duplicates or missing from the stored result, for users whose shard ended after
+-- `since`. The number must be 0. The query runs user by user, because otherwise PostgreSQL would read months of offers
+-- each hour.
 CREATE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $duplicates$
     SELECT coalesce(sum(per_user.duplicates), 0)::bigint FROM (

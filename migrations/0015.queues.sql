@@ -1,7 +1,7 @@
 -- Data for the queue pages: finished and pending work items per minute, and pauses.
 
--- One row per finished work item, so that settlements do not wait for each other. The watchdog adds the rows up every
--- minute. The table is unlogged, because only charts use it: a server crash may lose the last minute.
+-- One row per finished work item. With shared counters, settlements would wait for each other. The watchdog adds the
+-- rows up every minute. The table is unlogged, because only charts use it, and a server crash may lose the last minute.
 CREATE UNLOGGED TABLE finished_work (
     worker    text NOT NULL,
     tenant_id uuid,
@@ -18,7 +18,7 @@ CREATE TABLE queue_minute_stats (
     succeeded      integer NOT NULL DEFAULT 0,
     skipped        integer NOT NULL DEFAULT 0,
     failed         integer NOT NULL DEFAULT 0,
-    pending        integer,  -- the watchdog measures this and the next three columns; NULL: not measured
+    pending        integer,  -- measured by the watchdog, like the next three columns; NULL: not measured
     oldest_seconds integer,  -- seconds since the oldest pending work item became due; NULL: none is due
     dead_letters   integer,  -- pending dead letters
     depth          integer,  -- SQS's estimate of all messages in the worker's queues
@@ -26,7 +26,7 @@ CREATE TABLE queue_minute_stats (
 );
 CREATE INDEX queue_minute_stats_by_age ON queue_minute_stats (minute);
 
--- An operator's last request to pause or resume a queue. A queue serves all tenants, so a row has no tenant.
+-- The last request to pause or resume each queue. A queue serves all tenants, so a row has no tenant.
 CREATE TABLE queue_pause (
     worker     text PRIMARY KEY,
     is_paused  boolean NOT NULL,

@@ -1,8 +1,8 @@
 -- Erasure of documents with their files, and of tenants with all their rows and objects, in bounded transactions.
 
--- Erasure of a tenant. The row is written before anything is erased, and the watchdog runs the erasure in steps. The
--- row of a finished erasure contains no name. Its hash identifies late messages about the tenant's uploads, as long as
--- a queue may still contain one.
+-- Erasures of tenants. The row is written before anything is erased, and the watchdog runs the erasure in steps. The
+-- row of a finished erasure contains no name. Its hash identifies late messages about the tenant's uploads. The row is
+-- deleted when queues can no longer contain such messages.
 CREATE TABLE tenant_erasure (
     slug_hash    bytea PRIMARY KEY CHECK (octet_length(slug_hash) = 32),
     id           uuid UNIQUE,  -- tenant id; `id` and `slug` are NULL when finished
@@ -14,7 +14,7 @@ CREATE TABLE tenant_erasure (
     finished_at  timestamptz,
     due_at       timestamptz NOT NULL,
     failures     integer NOT NULL DEFAULT 0,  -- failed runs since the last success
-    next_table   name,  -- table where the erasure continues; earlier tables have no rows left
+    next_table   name,  -- table where the erasure continues; earlier tables are empty
     next_page    bigint NOT NULL DEFAULT 0,  -- page where it continues, if the table has no index on tenant_id
     CHECK (num_nulls(id, slug) = CASE WHEN finished_at IS NULL THEN 0 ELSE 2 END)
 );
@@ -24,7 +24,7 @@ CREATE TABLE object_erasure (
     id              uuid PRIMARY KEY DEFAULT uuidv7(),
     bucket          text NOT NULL,
     key             text NOT NULL,
-    tenant          uuid,  -- tenant whose documents may need the object; NULL: the object is always erased
+    tenant          uuid,  -- tenant whose documents may use the object; NULL: the object is always erased
     version         text,  -- NULL: every version
     modified_before timestamptz NOT NULL,  -- a later object with the same key is a different file
     due_at          timestamptz NOT NULL DEFAULT now(),
@@ -38,7 +38,7 @@ GRANT SELECT, DELETE,
     ON tenant_erasure TO counterfoil_maintenance;
 GRANT SELECT, DELETE, UPDATE (due_at, failures) ON object_erasure TO counterfoil_maintenance;
 
--- The functions below, which run as the owner, can access the rows of one tenant in every table with tenant_id.
+-- Policies for the functions below, which run as the owner and access one tenant's rows in every table with tenant_id.
 DO $security$
 DECLARE
     table_name text;
@@ -53,8 +53,8 @@ BEGIN
     END LOOP;
 END
 $security$;
--- An email is one object for several tenants, and is stored until the last of these tenants is erased. The email's own
--- job has no tenant.
+-- An email can be addressed to several tenants, and is stored until the last of them is erased. The email's own job has
+-- no tenant.
 CREATE POLICY erasure_shared ON acquisition_job FOR SELECT TO counterfoil_owner USING (true);
 CREATE POLICY erasure_unassigned ON acquisition_job FOR UPDATE TO counterfoil_owner
     USING (tenant_id IS NULL OR skip_reason = 'The file was erased.') WITH CHECK (skip_reason = 'The file was erased.');
@@ -78,7 +78,7 @@ $body$;
 REVOKE ALL ON FUNCTION find_tenant_erasure FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION find_tenant_erasure TO counterfoil_delivery;
 
--- Stores the erasure and removes the tenant's slug and addresses, so that nothing new reaches the tenant. Returns the
+-- Stores the erasure and removes the tenant's slug and addresses, so nothing new can reach the tenant. Returns the
 -- values for the audit trail, or no row if the tenant does not exist.
 CREATE FUNCTION begin_tenant_erasure(
     erased_slug text, at timestamptz, OUT hash bytea, OUT chain_number bigint, OUT chain_hash bytea
@@ -225,7 +225,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_tenant_rows FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_tenant_rows TO counterfoil_maintenance;
 
--- Deletes the tenant after all its rows were deleted, and the organization with its last tenant.
+-- Deletes the tenant after its rows, and the organization with its last tenant.
 CREATE FUNCTION erase_tenant(erased_tenant_id uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -261,7 +261,7 @@ $body$;
 REVOKE ALL ON FUNCTION erase_llm_judgments FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_llm_judgments TO counterfoil_worker;
 
--- Returns the versions of a file that the current tenant's documents, except `ids`, need. NULL means every version.
+-- Returns the versions of a file that the current tenant's documents, except `ids`, use. NULL means every version.
 CREATE FUNCTION needed_versions(file_bucket text, file_key text, ids uuid[]) RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$
@@ -277,7 +277,7 @@ AS $body$
 $body$;
 REVOKE ALL ON FUNCTION needed_versions FROM PUBLIC;
 
--- Schedules the erasure of files that only the deleted documents needed, and erases the documents' names. By
+-- Schedules the erasure of files that only the deleted documents used, and erases the documents' names. By
 -- `stale_until`, every attempt that is now in progress has ended. Returns the acquisition jobs whose files are erased,
 -- and the number of sources that are retained.
 CREATE FUNCTION erase_documents(
@@ -310,7 +310,7 @@ BEGIN
               SELECT FROM jsonb_array_elements(coalesce(s.attachments, '[]')) AS part
               JOIN document d ON d.id = (part ->> 'document')::uuid
           )
-          -- The file of a replaced document stays, and so does its audit trail.
+          -- The file and the audit trail of a replaced document are retained.
           AND NOT EXISTS (
               SELECT FROM document_deletion r
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
@@ -327,7 +327,7 @@ BEGIN
         SELECT bucket, key, version FROM document_duplicate_file
         WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
     ), needed AS (
-        -- If other files were uploaded with the same key, their versions stay.
+        -- Versions of other files that were uploaded with the same key are retained.
         SELECT f.*, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
               AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
@@ -369,7 +369,8 @@ BEGIN
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(unneeded_source_ids) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = current_tenant_id;
-    -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
+    -- The rows remain, because a redelivered event must find an ended work item. Their keys are erased with the
+    -- objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = current_tenant_id;
     DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = current_tenant_id;
@@ -379,7 +380,7 @@ BEGIN
         FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS attachment (part, ordinal)
     ) WHERE s.id = ANY(source_ids) AND s.tenant_id = current_tenant_id AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
-    -- The content hash stays, so that an erased document is not extracted again from a file that stays.
+    -- The content hash remains, because an erased document must not be extracted again from a retained file.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
     WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id;
     UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL
@@ -400,8 +401,8 @@ $body$;
 REVOKE ALL ON FUNCTION erase_dead_letters FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION erase_dead_letters TO counterfoil_worker;
 
--- Returns the limits of a due erasure: versions modified up to `before` are erased, except `needed` (NULL: all are
--- needed). Returns no row while an attempt in progress may have stored the same attachment, but not yet its document.
+-- Returns the scope of a due erasure: versions modified up to `before`, except `needed` (NULL: all versions). Returns
+-- no row while an attempt in progress may have stored the same attachment, but not yet its document.
 CREATE FUNCTION begin_object_erasure(
     erasure_id uuid, at timestamptz, OUT before timestamptz, OUT needed text[]
 ) RETURNS SETOF record
@@ -425,7 +426,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- the attempts may have committed
+    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- again: attempts may have committed
     PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN NEXT;
 END

@@ -1,7 +1,7 @@
 -- Setup of tenants through the API. The API connects as counterfoil_api, a worker role that may also set up tenants.
 -- Other workers must not, because they process files from outside senders.
 
-ALTER TABLE tenant ADD COLUMN disabled_at timestamptz;  -- since when new work is not accepted; NULL: enabled
+ALTER TABLE tenant ADD COLUMN disabled_at timestamptz;  -- when the tenant was disabled; NULL: enabled
 
 -- Only a transaction without a tenant may list and add tenants.
 CREATE POLICY setup_list ON tenant FOR SELECT TO counterfoil_api
@@ -28,11 +28,11 @@ $security$;
 GRANT INSERT (tenant_id, email), DELETE ON tenant_admin TO counterfoil_api;
 GRANT INSERT (tenant_id, address), DELETE ON tenant_address TO counterfoil_api;
 
--- A tenant's admins can also add destinations. However, a destination may call allowlisted internal addresses only if
--- an admin of all tenants added it.
+-- A tenant's admins can also add destinations. Only destinations added by an admin of all tenants may call allowlisted
+-- internal addresses.
 ALTER TABLE destination ADD COLUMN allows_internal boolean NOT NULL DEFAULT false;
 
--- The row-level security policies of workers apply to these tables.
+-- counterfoil_api is a worker, so the workers' row-level security policies apply to these tables.
 GRANT INSERT, UPDATE (disabled_at) ON destination TO counterfoil_api;
 GRANT INSERT, UPDATE (expires_at), DELETE ON destination_secret TO counterfoil_api;
 GRANT INSERT, DELETE ON tolerance TO counterfoil_api;

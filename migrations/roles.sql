@@ -1,4 +1,4 @@
--- The database roles. Roles belong to the whole server, not to one database, so this file is separate from the numbered
+-- The database roles. Roles belong to the server, not to a database. Therefore, this file is separate from the numbered
 -- migrations and runs before them each time. Every statement is idempotent.
 --
 --   counterfoil_owner     owns every table. Migrations run as this role. Row-level security applies to it too (FORCE).
@@ -43,7 +43,7 @@ GRANT counterfoil_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE;
 DO $grants$
 BEGIN
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO counterfoil_owner', current_database());
-    -- A caller would own a temporary table and could add any trigger to it. No function needs temporary tables.
+    -- A caller would own a temporary table and could add any trigger to it. No function uses temporary tables.
     EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC, counterfoil_owner', current_database());
     -- On RDS, a role that holds rds_iam signs in with a short-lived IAM token and has no password.
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'rds_iam') THEN
@@ -54,5 +54,5 @@ $grants$;
 
 GRANT USAGE, CREATE ON SCHEMA public TO counterfoil_owner;
 
--- The type of embeddings. The extension is not trusted, so the owner of the tables cannot create it.
+-- The type of embeddings. The extension is not trusted, so counterfoil_owner cannot create it.
 CREATE EXTENSION IF NOT EXISTS vector;

@@ -46,7 +46,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- the attempts may have committed
+    needed := ARRAY(SELECT needed_versions(erasure.bucket, erasure.key, '{}'));  -- again: attempts may have committed
     PERFORM set_config('counterfoil.tenant', coalesce(previous_tenant, ''), true);
     RETURN NEXT;
 END
@@ -245,7 +245,7 @@ BEGIN
               SELECT FROM jsonb_array_elements(coalesce(s.attachments, '[]')) AS part
               JOIN document d ON d.id = (part ->> 'document')::uuid
           )
-          -- The file of a replaced document stays, and so does its audit trail.
+          -- The file and the audit trail of a replaced document are retained.
           AND NOT EXISTS (
               SELECT FROM document_deletion r
               WHERE r.source_id = s.id AND r.document_id <> ALL(ids) AND r.file_name <> '(erased)'
@@ -262,7 +262,7 @@ BEGIN
         SELECT bucket, key, version FROM document_duplicate_file
         WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id
     ), needed AS (
-        -- If other files were uploaded with the same key, their versions stay.
+        -- Versions of other files that were uploaded with the same key are retained.
         SELECT f.*, EXISTS (
             SELECT FROM acquisition_job j WHERE (j.bucket, j.key) = (f.bucket, f.key) AND j.tenant_id IS NOT NULL
               AND j.id <> ALL(jobs) AND j.skip_reason IS DISTINCT FROM 'The file was erased.'
@@ -304,7 +304,8 @@ BEGIN
         OR EXISTS (SELECT FROM source s WHERE s.id = ANY(unneeded_source_ids) AND (s.bucket, s.key) =
                    (document_replacement.bucket, document_replacement.key)));
     DELETE FROM work_attempt WHERE work_id = ANY(ids || jobs) AND tenant_id = current_tenant_id;
-    -- The rows stay, so that a redelivered event finds the work item ended. Their keys are erased with the objects.
+    -- The rows remain, because a redelivered event must find an ended work item. Their keys are erased with the
+    -- objects.
     UPDATE acquisition_job SET status = NULL, error = NULL, skip_reason = 'The file was erased.'
     WHERE id = ANY(jobs) AND tenant_id = current_tenant_id;
     DELETE FROM source WHERE id = ANY(unneeded_source_ids) AND tenant_id = current_tenant_id;
@@ -314,7 +315,7 @@ BEGIN
         FROM jsonb_array_elements(s.attachments) WITH ORDINALITY AS attachment (part, ordinal)
     ) WHERE s.id = ANY(source_ids) AND s.tenant_id = current_tenant_id AND s.attachments IS NOT NULL AND
         jsonb_array_length(s.attachments) > 0;
-    -- The content hash stays, so that an erased document is not extracted again from a file that stays.
+    -- The content hash remains, because an erased document must not be extracted again from a retained file.
     UPDATE document_deletion SET file_name = '(erased)', key = '(erased)', version = NULL, reason = NULL
     WHERE document_id = ANY(ids) AND tenant_id = current_tenant_id;
     UPDATE document_duplicate_file SET file_name = '(erased)', key = '(erased)', version = NULL

@@ -55,7 +55,7 @@ def test_lease_outlives_heartbeat_and_ends_before_visibility_timeout(
 ) -> None:
     times = {"LEASE_SECONDS": lease, "HEARTBEAT_INTERVAL_SECONDS": heartbeat, "MIN_VISIBILITY_SECONDS": protection}
 
-    with pytest.raises(InvalidSettingsError, match=r"^Settings contradict each other: .*LEASE_SECONDS"):
+    with pytest.raises(InvalidSettingsError, match=r"^Conflicting settings: .*LEASE_SECONDS"):
         Settings.from_environment(times)
 
 

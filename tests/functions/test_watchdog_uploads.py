@@ -239,7 +239,7 @@ def test_failed_page_is_listed_again(
 
     def fails_once(**options: Any) -> Any:
         if next(calls) == 1:
-            raise RejectedRequestError("ListObjectVersions was answered with AccessDenied (HTTP 403)")
+            raise RejectedRequestError("ListObjectVersions failed with AccessDenied (HTTP 403)")
         return original(**options)
 
     monkeypatch.setattr(s3, "list_object_versions", fails_once)

@@ -1,7 +1,7 @@
 """Evaluate a template's alarms on synthetic series, following CloudWatch's documentation.
 
-Every missing period is treated according to TreatMissingData. CloudWatch itself ignores more gaps, because it
-sometimes looks back further.
+Every missing period is treated according to TreatMissingData. CloudWatch itself ignores more gaps, because it sometimes
+looks back further.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 def alarm_states(alarm: Mapping[str, Any], series: Series) -> list[bool]:
-    """Return the alarm's state at the end of each minute. There are no samples before the first minute."""
+    """Return True for each minute at whose end the alarm is raised. There are no earlier samples."""
     minutes = max(len(samples) for samples in series.values())
     return [_state(alarm, series, minute) for minute in range(1, minutes + 1)]
 
@@ -53,7 +53,7 @@ def _value(alarm: Mapping[str, Any], series: Series, start: int, end: int) -> fl
             values[part["Id"]] = _statistic(stat["Metric"], stat["Stat"], series, start, end)
     try:
         result: float | None = eval(expression, {"FILL": _fill, "IF": _if, "SUM": _sum, **values})
-    except (TypeError, ZeroDivisionError):  # arithmetic with a missing data point has no result
+    except (TypeError, ZeroDivisionError):  # arithmetic with a missing data point has no value
         return None
     return result
 

@@ -44,7 +44,7 @@ def local_pipeline(local: Synthesis) -> Template:
 
 
 def deployed(folder: Path) -> dict[str, bytes]:
-    """Return templates, assets and asset manifests, excluding metadata of the synthesis."""
+    """Return the content of templates, assets and asset manifests by path."""
     kinds = ("*.template.json", "*.assets.json", "asset.*", "asset.*/**/*")
     files = {path for kind in kinds for path in folder.glob(kind) if path.is_file()}
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

@@ -1,4 +1,4 @@
-"""Lookups in the pipeline's template for a row of the worker table."""
+"""Find resources of the worker table's rows in the pipeline's template."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def queues_of(workers: Sequence[WorkerSpec]) -> list[str]:
 
 
 def mappings_of_queues(template: Template) -> dict[str, str]:
-    """Return the logical id of each worker queue's mapping, excluding dead-letter queues."""
+    """Return the logical ids of the mappings of workers' queues, excluding dead-letter queues."""
     ids = {
         template.resolve(mapping["EventSourceArn"]): id_
         for id_, mapping in template.resources("AWS::Lambda::EventSourceMapping").items()

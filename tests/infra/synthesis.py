@@ -16,7 +16,7 @@ NAMES = ("QueueName", "FunctionName", "LogGroupName", "TopicName", "BucketName",
 
 
 def synthesize(folder: Path, context: Mapping[str, Any], dependencies: Package) -> "Synthesis":
-    """Synthesize the app into `folder`, without CDK's validation because cfn-lint covers it."""
+    """Synthesize the app into `folder`, without CDK's validation, which cfn-lint replaces."""
     from infra.__main__ import build, new_app
 
     os.environ["CDK_VALIDATION"] = "false"
@@ -28,7 +28,7 @@ def synthesize(folder: Path, context: Mapping[str, Any], dependencies: Package) 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A folder of templates."""
+    """A folder with the templates of a synthesized app."""
 
     folder: Path
 
@@ -126,7 +126,7 @@ class Template:
         return {**role, "Policies": [*role.get("Policies", ()), *attached]}
 
     def statements(self, role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-        """Yield effect, action and resource of each statement in a role's inline policies."""
+        """Yield the effect, action and resource of each statement in a role's inline policies."""
         for policy in role["Policies"]:
             for statement in policy["PolicyDocument"]["Statement"]:
                 for action in aslist(statement["Action"]):

@@ -1,4 +1,4 @@
-"""Alarms fire on their intended series only."""
+"""Alarms fire on the series for which they are intended, and not on others."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def alarm(template: Template, name: str) -> dict[str, Any]:
 
 
 def dead_letters(per_second: list[float | None]) -> Series:
-    """Return watchdog samples for these dead letter rates. None is a missed run."""
+    """Return watchdog samples for these dead letter rates. None stands for a missed run."""
     return {("DeadLetterRate", ""): per_second}
 
 
@@ -39,7 +39,7 @@ def test_per_minute_alarm_survives_missed_watchdog_runs(pipeline: Template):
     [[0.2] * 30, [0.0] * 10 + [5.0] * 4 + [0.0] * 16, [0.25, 0.25, 0.25, 0.1] * 6, [None] * 30],
     ids=["at the threshold", "a burst of four minutes", "interrupted", "no data"],
 )
-def test_lower_dead_letter_rates_raise_no_alarm(pipeline: Template, rates: list[float | None]):
+def test_dead_letter_rates_below_threshold_raise_no_alarm(pipeline: Template, rates: list[float | None]):
     assert not any(alarm_states(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[10:])
 
 
@@ -63,7 +63,7 @@ def test_backlog_alarms_survive_missed_watchdog_runs(pipeline: Template, name: s
         (None, None, False),
     ],
 )
-def test_failure_rate_needs_a_minimum_volume(
+def test_failure_rate_alarm_requires_a_minimum_volume(
     pipeline: Template, failed: float | None, succeeded: float | None, *, is_raised: bool
 ):
     series = {("Failed", "matching"): [failed], ("Succeeded", "matching"): [succeeded]}
@@ -72,7 +72,7 @@ def test_failure_rate_needs_a_minimum_volume(
 
 
 def pages(template: Template, name: str, series: Series) -> list[bool]:
-    """Return, for each minute, whether the alarm notifies at the end of the minute."""
+    """Return True for each minute at whose end the alarm notifies its topic."""
     composites = {one["AlarmName"]: one for one in template.resources("AWS::CloudWatch::CompositeAlarm").values()}
     raised = alarm_states(alarm(template, name), series)
     composite = composites.get(f"counterfoil-{name}-after-grace")
@@ -91,7 +91,7 @@ SILENT = [
 
 
 @pytest.mark.parametrize(("name", "metric", "grace", "first"), SILENT)
-def test_silence_after_a_deployment_has_a_grace_period(
+def test_missing_data_alarm_has_grace_period_after_deployment(
     pipeline: Template, name: str, metric: str, grace: int, first: int
 ):
     deployed = [1.0] + [None] * (2 * grace)
@@ -106,7 +106,7 @@ def test_silence_after_a_deployment_has_a_grace_period(
 
 
 @pytest.mark.parametrize(("name", "metric", "grace", "first"), SILENT)
-def test_silence_without_a_deployment_raises_an_alarm(
+def test_missing_data_without_deployment_raises_an_alarm(
     pipeline: Template,
     name: str,
     metric: str,
@@ -142,7 +142,7 @@ def test_outdated_upload_listing_raises_alarm_until_next_listing(pipeline: Templ
     assert raised == [False, False, True, False, True, False, False, False]
 
 
-def test_return_without_attempt_raises_alarm_for_minutes(pipeline: Template):
+def test_unattempted_work_item_raises_alarm_for_five_minutes(pipeline: Template):
     returns = [None] * 5 + [1.0] + [None] * 9
     attempted: Series = {("ReturnedUnattempted", "matching"): [1.0] * len(returns)}
 

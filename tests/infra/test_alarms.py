@@ -42,7 +42,7 @@ watches = pytest.mark.parametrize("watch", ALARMS, ids=lambda watch: watch.name)
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
-    """Return alarms on our own metrics, by name."""
+    """Return the alarms on Counterfoil's own metrics, by name."""
     found = template.resources("AWS::CloudWatch::Alarm").values()
     return {
         alarm["AlarmName"]: alarm
@@ -53,7 +53,7 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def alarms_of_watch(template: Template, watch: AlarmSpec) -> dict[str, dict[str, Any]]:
-    """Return a watch's alarms by worker. The alarm for all workers has the key ""."""
+    """Return the alarms of a table entry by worker. The alarm for all workers has the key ""."""
     subjects = ["" if row is None else row.name for row in alarm_targets(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
@@ -86,13 +86,13 @@ def extract_metrics(output: str) -> set[Metric]:
 
 
 def unknown(found: dict[str, dict[str, Any]], emitted_metrics: set[Metric]) -> set[str]:
-    """Return the alarms on metrics that are never emitted."""
+    """Return the names of alarms on metrics that are never emitted."""
     return {name for name, alarm in found.items() if not watched_metrics(alarm) <= emitted_metrics}
 
 
 @pytest.fixture
 def emitted_metrics(worker_output: str) -> set[Metric]:
-    """Metrics that the real code emits."""
+    """Metrics that the code emits in a run of all workers."""
     return extract_metrics(worker_output)
 
 
@@ -146,7 +146,7 @@ def worker_output(
 
 
 def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
-    """Deliver three work items to a worker: one succeeds, one fails and one is retried."""
+    """Deliver three work items to a worker. One succeeds, one fails and one is retried."""
     outcomes: Sequence[Exception | None] = (
         None,
         InvalidDocumentError("no", code="damaged_pdf"),
@@ -293,7 +293,7 @@ def test_alarm_links_runbook_and_notifies_its_severity_topic(aws: Synthesis, wat
         assert pipeline.resolve(notifying["AlarmActions"]) == [f"counterfoil-alarms-{watch.severity}"]
 
 
-def test_deployment_starts_silence_alarms_grace_period(aws: Synthesis, emitted_metrics: set[Metric]):
+def test_deployment_starts_grace_period_of_missing_data_alarms(aws: Synthesis, emitted_metrics: set[Metric]):
     graces = [one for one in aws.app.resources("AWS::CloudWatch::Alarm").values() if "grace-" in one["AlarmName"]]
 
     assert {one["AlarmName"] for one in graces} == {
@@ -308,7 +308,7 @@ def test_deployment_starts_silence_alarms_grace_period(aws: Synthesis, emitted_m
 
 
 @watches
-def test_alarm_settings_match_the_watch(aws: Synthesis, watch: AlarmSpec):
+def test_alarm_settings_match_the_alarm_table(aws: Synthesis, watch: AlarmSpec):
     for worker, alarm in alarms_of_watch(aws.app, watch).items():
         row = next((row for row in QUEUES if row.name == worker), None)
         assert alarm["ComparisonOperator"] == "GreaterThanThreshold"
@@ -360,7 +360,7 @@ def test_thresholds_are_reachable(aws: Synthesis, row: WorkerSpec):
     assert found[f"counterfoil-{row.name}-attempts-before-success"]["Threshold"] < attempts
 
 
-def test_permanent_archiver_failure_keeps_the_alarm_raised(aws: Synthesis):
+def test_alarm_period_covers_retries_of_failed_archiver(aws: Synthesis):
     alarm = alarms(aws.app)["counterfoil-dlq-consumer-failing"]
     hidden_for = Settings.model_fields["min_visibility_seconds"].default
     (row,) = (row for row in WORKERS if row.trigger is Trigger.DEAD_LETTER_QUEUES)
@@ -381,7 +381,7 @@ def test_deployment_overrides_thresholds(dependencies: Package, tmp_path: Path):
         assert found[f"counterfoil-{row.name}-job-duration"]["Threshold"] == MAX_ATTEMPT_FRACTION * 10
 
 
-def test_global_alarm_sums_all_workers(aws: Synthesis):
+def test_pending_dead_letters_alarm_sums_all_workers(aws: Synthesis):
     metrics = alarms(aws.app)["counterfoil-pending-dead-letters"]["Metrics"]
 
     assert metrics[0]["Expression"] == f"SUM([{', '.join(row.name for row in QUEUES)}])"

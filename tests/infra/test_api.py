@@ -33,7 +33,7 @@ def sign_in(template: Template) -> OidcSettings:
     return OidcSettings.model_validate(json.loads(function["Environment"]["Variables"]["OIDC"]))
 
 
-def test_only_console_routes_need_no_token(aws: Synthesis, local: Synthesis) -> None:
+def test_only_console_routes_are_public(aws: Synthesis, local: Synthesis) -> None:
     for stage, pages in ((aws, console.ROUTES - {console.EMULATED_ROOT}), (local, console.ROUTES)):
         routes = stage.app.resources("AWS::ApiGatewayV2::Route").values()
         types = {route["RouteKey"]: route["AuthorizationType"] for route in routes}
@@ -162,8 +162,8 @@ def test_gateway_throttles_requests(aws: Synthesis) -> None:
     }
 
 
-def test_gateway_allows_twenty_five_idle_pages() -> None:
-    """Each page polls one leading resource, at most two dependent ones, and the paused queues."""
+def test_gateway_rate_allows_twenty_five_open_pages() -> None:
+    """Each page polls one resource often, and at most two others and the paused queues slowly."""
     from infra.api import REQUESTS_PER_SECOND
 
     leads, steady = (

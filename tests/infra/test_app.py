@@ -77,7 +77,7 @@ def test_database_is_encrypted_retained_and_backed_up(aws: Synthesis):
 
 
 MAX_CONNECTIONS = {"db.t4g.medium": 410, "db.t4g.large": 820}
-"""RDS limit by instance class: DBInstanceClassMemory / 9531392, minus the connections that RDS itself uses."""
+"""RDS's connection limit by instance class: DBInstanceClassMemory / 9531392, minus RDS's own connections."""
 
 
 def test_full_load_leaves_spare_database_connections(aws: Synthesis):
@@ -86,7 +86,7 @@ def test_full_load_leaves_spare_database_connections(aws: Synthesis):
     proxy_connections = allowed * pool["MaxConnectionsPercent"] // 100
 
     assert proxy_connections - sum(row.connections for row in WORKERS) >= 60
-    assert allowed - proxy_connections >= 40  # for direct connections, which bypass the proxy
+    assert allowed - proxy_connections >= 40  # reserved for direct connections, which bypass the proxy
 
 
 def test_proxy_requires_tls_and_iam_for_table_users(aws: Synthesis):
@@ -117,7 +117,7 @@ def test_templates_pass_cfn_lint(aws: Synthesis):
 def test_syntheses_are_identical_under_any_umask(aws: Synthesis, dependencies: Package, tmp_path: Path):
     cache, folder = tmp_path / ".cache", tmp_path / "out"
     cache.mkdir()
-    cache.chmod(0o775)  # with umask 0002, the default on many systems; jsii rejects such a cache
+    cache.chmod(0o775)  # as with umask 0002, the default on many systems; jsii rejects such a cache
     environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache), "PYTHONHASHSEED": "4"}
     environment.pop("JSII_RUNTIME_PACKAGE_CACHE_ROOT", None)
     command = [sys.executable, "-m", "tests.infra.synthesis", str(folder), str(dependencies.path), dependencies.hash]

@@ -17,7 +17,7 @@ def rules(template: Template) -> dict[str, dict[str, Any]]:
     return {rule["Id"]: rule for rule in template.only_resource("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]}
 
 
-def test_new_upload_notifies_the_s3_fed_worker(pipeline: Template):
+def test_new_object_sends_message_to_worker_queue(pipeline: Template):
     (row,) = [row for row in WORKERS if row.trigger is Trigger.S3_EVENTS]
     bucket = pipeline.only_resource("AWS::S3::Bucket")
     notifications = bucket["NotificationConfiguration"]["QueueConfigurations"]
@@ -107,7 +107,7 @@ def test_deployment_overrides_the_retention(dependencies: Package, tmp_path: Pat
     assert "ExpirationInDays" not in found["files-in-inbox"]
 
 
-def test_erasure_reaches_every_prefix():
+def test_tenant_erasure_covers_every_prefix():
     of_tenants = {f"{prefix.partition('/')[0]}/" for prefix in tenant_erasure.PREFIXES}
 
     assert of_tenants | {"inbox/"} == set(ALL_PREFIXES)

@@ -1,4 +1,4 @@
-"""Deployment context: valid values, and errors for invalid ones."""
+"""Deployment context: valid values, and errors for invalid values."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""External services: only their callers get network access, permissions and secrets."""
+"""External services: only functions that call them get network access, permissions and secrets."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ ALWAYS = {"s3", "sqs", "secretsmanager", "cognito-idp", "lambda", "monitoring"}
 TEXTRACT = {"OCR_PROVIDER": "textract"}
 TITAN = {"EMBEDDING_PROVIDER": "bedrock", "EMBEDDING_MODEL": "amazon.titan-embed-text-v2:0"}
 PAUSED = {"matching": "counterfoil-matching", "tasks": "counterfoil-tasks", "tasks-retry": "counterfoil-tasks-retry"}
-"""Queues that are paused while the service that they depend on is unavailable, by mapping name."""
+"""Queues of workers that depend on the language model, by mapping name. An outage pauses them."""
 DEPENDENT = tuple(replace(row, depends_on="llm") if row.name in PAUSED else row for row in WORKERS)
 rows = pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
 
@@ -102,7 +102,7 @@ def requires_internet(row: WorkerSpec) -> bool:
     return bool({"llm", "notifications"} & set(row.external_services))
 
 
-def test_app_without_external_services_grants_nothing_extra(aws: Synthesis):
+def test_app_without_external_services_grants_only_required_permissions(aws: Synthesis):
     assert not secrets(aws.app)
     for row in WORKERS:
         assert "SECRETS_ARN" not in environment(aws.app, row)
@@ -171,7 +171,7 @@ def test_existing_secret_is_used_unchanged(dependent_app: Synthesis):
 
 
 @rows
-def test_webhooks_get_egress_without_a_secret(webhook_app: Synthesis, aws: Synthesis, row: WorkerSpec):
+def test_webhooks_enable_internet_access_without_a_secret(webhook_app: Synthesis, aws: Synthesis, row: WorkerSpec):
     pipeline = webhook_app.app
     delivers = "webhooks" in row.external_services
 
@@ -199,7 +199,7 @@ def test_webhook_allowlist_is_set_in_local_cloud_only(local: Synthesis, aws: Syn
 
 
 @rows
-def test_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
+def test_only_bucket_users_get_the_bucket_name(aws: Synthesis, row: WorkerSpec):
     bucket = environment(aws.app, row).get("UPLOADS_BUCKET")
 
     assert bucket == ("counterfoil-uploads-AWS::AccountId-AWS::Region" if row.uses_bucket else None)
@@ -221,7 +221,7 @@ def test_settings_reach_every_function(internet_app: Synthesis, row: WorkerSpec)
     assert INTERNET.items() <= environment(internet_app.app, row).items()
 
 
-def test_bedrock_needs_neither_internet_nor_secret(bedrock_app: Synthesis):
+def test_bedrock_requires_neither_internet_nor_secret(bedrock_app: Synthesis):
     assert not bedrock_app["network"].resources("AWS::EC2::NatGateway")
     assert not secrets(bedrock_app.app)
     assert endpoints(bedrock_app) == ALWAYS | {"bedrock-runtime"}

@@ -1,4 +1,4 @@
-"""S3 Inventory of the uploads bucket: opt-in, and readable by the watchdog only."""
+"""S3 Inventory of the uploads bucket is opt-in and readable only by the watchdog."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def buckets(template: Template) -> tuple[tuple[str, dict[str, Any]], tuple[str, 
     return uploads, inventory
 
 
-def test_announced_prefixes_have_daily_inventories_of_all_versions(template: Template):
+def test_notified_prefixes_have_daily_inventories_of_all_versions(template: Template):
     (_, uploads), (inventory_id, _) = buckets(template)
     found = uploads["InventoryConfigurations"]
 
@@ -86,7 +86,7 @@ def test_only_the_watchdog_reads_inventories(template: Template):
     assert configured == ["counterfoil-watchdog"]
 
 
-def test_listing_alarm_waits_for_daily_inventories(template: Template, aws: Synthesis):
+def test_upload_listing_threshold_allows_for_daily_inventories(template: Template, aws: Synthesis):
     def threshold(of: Template) -> float:
         (alarm,) = [
             alarm

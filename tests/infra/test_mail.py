@@ -1,4 +1,4 @@
-"""Mail on AWS: SES stores it in the inbox, if a domain is configured."""
+"""Mail on AWS: SES stores mail under `inbox/` if a domain is configured."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def test_bucket_policy_allows_nothing_without_mail_domain(aws: Synthesis):
     assert [statement for statement in statements(aws.app) if statement["Effect"] == "Allow"] == []
 
 
-def test_announced_prefixes_match_acquisition():
+def test_notified_prefixes_match_acquisition():
     from infra.data import INBOX
 
     assert NOTIFIED_PREFIXES == (files.PREFIX, files.INBOX)

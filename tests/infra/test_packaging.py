@@ -1,4 +1,4 @@
-"""Lambda packages: the right files, reproducible bytes and matching byte code."""
+"""Lambda packages contain only the expected files and matching byte code, and are reproducible."""
 
 import ast
 import os
@@ -18,7 +18,7 @@ from infra.worker_table import WORKERS, WorkerSpec
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = Target(python="3.99", platform=None)
-"""A target for which no machine has a matching interpreter."""
+"""A target without an interpreter on any machine."""
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_moving_a_file_changes_the_hash(project: Path):
     assert function("one", (), UNKNOWN, root=project).hash != before
 
 
-def test_byte_code_is_packed_unchecked_for_this_interpreter(project: Path):
+def test_byte_code_is_unchecked_and_matches_the_interpreter(project: Path):
     package = function("one", (), local_target(), root=project)
     tag = sys.implementation.cache_tag
 
@@ -155,7 +155,7 @@ def test_declared_dependencies_match_imports():
     modules = {name for source in sources for name in imported_modules(source)}
     of_distribution = packages_distributions()
     found = {of_distribution[name][0].lower().replace("_", "-") for name in modules if name in of_distribution}
-    # Separately distributed parts of declared packages.
+    # Parts of declared packages that are distributed separately.
     parts = {"psycopg-pool": "psycopg", "pydantic-core": "pydantic", "botocore": "boto3", "counterfoil": ""}
     assert {parts.get(name, name) for name in found} - {""} == required - {"tzdata"}  # data files, never imported
 

@@ -1,4 +1,4 @@
-"""The console's build: few files, with content hashes in their names."""
+"""The console is built into few files with content hashes in their names."""
 
 import gzip
 import json

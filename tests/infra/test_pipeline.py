@@ -64,7 +64,7 @@ def test_function_settings_match_its_row(pipeline: Template, row: WorkerSpec):
     assert function.get("RecursiveLoop") == ("Allow" if row.has_event_source_mapping else None)
 
 
-def test_only_additional_function_is_the_cdk_trigger(pipeline: Template):
+def test_cdk_trigger_is_the_only_additional_function(pipeline: Template):
     ours = {row.resource_name for row in WORKERS}
     others = [
         id_ for id_, f in pipeline.resources("AWS::Lambda::Function").items() if f.get("FunctionName") not in ours
@@ -75,7 +75,7 @@ def test_only_additional_function_is_the_cdk_trigger(pipeline: Template):
 
 
 @rows
-def test_mappings_report_partial_failures_within_reserved_concurrency(pipeline: Template, row: WorkerSpec):
+def test_mappings_report_partial_failures_and_respect_concurrency(pipeline: Template, row: WorkerSpec):
     function = pipeline.id_of("AWS::Lambda::Function", row.resource_name)
     found = [
         mapping
@@ -119,14 +119,14 @@ def test_pausing_worker_gets_urls_mappings_and_limits(pipeline: Template, row: W
 
 
 def test_template_does_not_enable_or_disable_mappings(pipeline: Template):
-    """Otherwise a deployment would undo a pause."""
+    """If the template set the state of a mapping, a deployment would undo a pause."""
     for mapping in pipeline.resources("AWS::Lambda::EventSourceMapping").values():
         assert "Enabled" not in mapping
 
 
 @rows
 def test_environment_fits_the_lambda_limit(pipeline: Template, row: WorkerSpec):
-    """Lambda allows 4 KB. Real ids and URLs are longer than the names that are used here."""
+    """Lambda allows 4 KB. The ids and URLs of a real deployment are longer than the names in this test."""
     values = environment_of(pipeline, row)
     urls = sum(value.count("counterfoil-") for value in values.values())
 
@@ -203,7 +203,7 @@ def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: WorkerSp
         assert pipeline.resolve(found["AlarmActions"]) == [f"counterfoil-alarms-{severity}"]
         threshold = THRESHOLDS["oldest-pending"] if alarm is Alarm.MESSAGE_AGE else 0
         assert (found["Threshold"], found["ComparisonOperator"]) == (threshold, "GreaterThanThreshold")
-        if row.every == "hour":  # one failed hourly run must raise the alarm
+        if row.every == "hour":  # a single failed hourly run must raise the alarm
             assert (found["EvaluationPeriods"], found["DatapointsToAlarm"]) == (1, 1)
 
 
@@ -239,7 +239,7 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
         assert pipeline.resolve(part["MetricStat"]["Metric"]["Dimensions"]) == [
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
-    # Longer than any live process holds a message during a worker's lease or an archiver's attempt.
+    # Longer than any running process holds a message during a worker's lease or an archiver's attempt.
     assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["min_visibility_seconds"].default
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 

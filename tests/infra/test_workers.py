@@ -153,7 +153,7 @@ def test_only_scheduled_workers_have_an_interval():
     assert validation_error([replace(SOURCE, every="hour"), SINK]) == sentence
 
 
-def test_retry_waits_require_the_requeue_policy():
+def test_retry_delays_require_the_requeue_policy():
     with pytest.raises(WorkerTableError, match=r"set retries to \"requeue\" or remove retry_delays"):
         validate([replace(SOURCE, retry_delays=(30,)), SINK])
 

@@ -1,4 +1,4 @@
-"""Fixtures: a scripted model API, and an `Llm` that calls this API on a fake clock."""
+"""Fixtures: a scripted model API, and an `Llm` that calls it and waits on a fake clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ KEY = "sk-s3cr3t"
 
 @dataclass
 class Time:
-    """A fake clock that advances only during waits. `wait` records each wait and returns immediately."""
+    """A fake clock that advances only in `wait`, which records the seconds and returns immediately."""
 
     seconds_left: float = inf
     waits: list[float] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Time:
 
 @dataclass
 class Guards:
-    """Stub of the circuit breakers. `guard` raises `error` if it is set, else it records the call."""
+    """Stub of the circuit breakers. `guard` raises `error` if set, and otherwise records the call."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     error: CounterfoilError | None = None

@@ -1,7 +1,7 @@
 """Serve a stub of the LLM judge: `python -m tests.llm.judge_stub --port 8099`.
 
-The stub chooses the candidate that shares the most statements with the document, if its lead is at least `MARGIN`. The
-same request always gets the same answer.
+The stub chooses the candidate that shares most values with the document if its lead is at least `MARGIN`. The same
+request always gets the same answer.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from typing import Any
 from tests.llm.server import Request, Server
 
 MARGIN = 2
-"""Minimum lead of the best candidate over the second best, in shared statements."""
+"""Minimum lead of the best candidate over the second best, in shared values."""
 
 
 def judge(request: Request) -> str:
-    """Return the judgment for a matching request, or an empty list of matches for any other request."""
+    """Return the judgment for a matching request, or an answer without matches for any other request."""
     decision = re.search(r"<case>\n(.*)\n</case>", request.user, re.DOTALL)
     matches = [] if decision is None else [chosen for group in json.loads(decision[1])["groups"] for chosen in _choose(
         set(_statements(json.loads(decision[1])["document"]["says"])), group["candidates"]
@@ -35,7 +35,7 @@ def _choose(stated: set[str], candidates: list[dict[str, Any]]) -> Iterator[dict
 
 
 def _statements(value: Any) -> Iterator[str]:
-    """Yield every scalar of nested data as text."""
+    """Yield every scalar in nested data as text."""
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _statements(part)

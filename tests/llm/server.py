@@ -1,8 +1,8 @@
 """Scripted model API on loopback, for tests of code that calls language models.
 
 The request path selects the API: Anthropic Messages, OpenAI chat completions and embeddings, Bedrock Converse and Titan
-embeddings. For embeddings, an answer's text is the vector as JSON. Each request takes the next step of the script.
-After the last step, `respond` answers. All other paths support raw steps only.
+embeddings. For embeddings, an answer's text is the vector as JSON. Each request is answered by the next step of the
+script, and after the last step by `respond`. Other paths support only raw steps.
 """
 
 import json
@@ -76,7 +76,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Raw:
-    """A literal HTTP response, sent correctly or as `behavior` says.
+    """A literal HTTP response, sent correctly or with the fault in `behavior`.
 
     `slow_headers` and `slow_body` send that part byte by byte until the client disconnects. `reset` sends half of the
     body and resets the connection. `stalled` sends the body with a Content-Length that is too large. `silent` reads the
@@ -91,12 +91,12 @@ class Raw:
 
 @dataclass(frozen=True)
 class Failure:
-    """An error response with the body that the provider really sends."""
+    """An error response with the provider's original body."""
 
     status: int
     retry_after: str | None = None
     too_long: bool = False
-    """With status 400: the error is that the prompt exceeds the context window."""
+    """With status 400: True if the prompt exceeds the context window."""
 
 
 Step = Answer | Raw | Failure
@@ -116,7 +116,7 @@ class Server:
     ) -> None:
         """Serve the steps of `script`, then the answers that `respond` returns.
 
-        Of the requests after the script, a share of `failure_rate` (0 to 1) fails, at random but determined by `seed`.
+        Requests after the script fail with the probability `failure_rate`, in a sequence determined by `seed`.
         """
         self.script = list(script)
         self.requests: list[Request] = []
@@ -151,7 +151,7 @@ class Server:
         return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def url_for(self, provider: str) -> str:
-        """Return the LLM_URL with which `provider` calls this server."""
+        """Return the LLM_URL by which `provider` calls this server."""
         return f"{self.url}/v1" if provider == "openai" else self.url
 
     def add_steps(self, *steps: Step) -> None:

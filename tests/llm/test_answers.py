@@ -84,7 +84,7 @@ def test_quoted_preview_is_printable_and_unambiguous():
         read("line\nline\x00\x1b[31m\u202e\u2028'quoted'\ud800", Form)
     message = str(error.value)
     assert message.isprintable()
-    assert message.count("'") == 2  # only the delimiters, because errors are grouped by them
+    assert message.count("'") == 2  # quotes occur only as delimiters, because errors are grouped without quoted text
     safe_message(error.value).encode()
 
 

@@ -61,7 +61,7 @@ def say(model: Callable[..., Llm], question: LlmRequest, ask: Ask) -> Ask:
     return attempt
 
 
-def test_daily_budget_refuses_further_calls(
+def test_exhausted_daily_budget_prevents_calls(
     ask: Ask, model_server: Server, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_documents_have_separate_budgets(ask: Ask, question: LlmRequest, admin: 
     with pytest.raises(BudgetExceededError, match=r"today's call budget of 1 for one document is used up"):
         ask(LLM_CALLS_PER_DOCUMENT="1")
     ask(other_work(admin, question), LLM_CALLS_PER_DOCUMENT="1")
-    assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call is not counted for the tenant
+    assert call_counts(admin) == [(NOW.date(), 2)]  # the refused call does not count toward the tenant's budget
 
 
 def test_chat_and_documents_have_separate_budgets(ask: Ask, say: Ask, admin: Connection):
@@ -186,12 +186,12 @@ def test_call_over_budget_does_not_affect_breaker(
         ask(make_llm())
     now[0] += timedelta(seconds=31)
     with pytest.raises(BudgetExceededError):
-        ask(make_llm(LLM_CALLS_PER_DAY="1"))  # the refused call gives its half-open trial back to the breaker
+        ask(make_llm(LLM_CALLS_PER_DAY="1"))  # the refused call releases the breaker's probe
     model_server.add_steps(Answer(GOOD))
     assert ask(make_llm()) == Form(matches=[1])
 
 
-def test_open_breaker_spends_no_budget(ask: Ask, guards: Any, admin: Connection):
+def test_open_breaker_uses_no_budget(ask: Ask, guards: Any, admin: Connection):
     guards.error = BreakerOpenError("open", until=NOW)
     with pytest.raises(BreakerOpenError):
         ask()

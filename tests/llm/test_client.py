@@ -170,7 +170,7 @@ def test_rejected_chat_message_is_not_retried(
 
 
 @pytest.mark.parametrize("text", [GOOD.text, "", "I would rather not."])
-def test_text_of_a_refusal_is_not_an_answer(
+def test_refusal_text_is_not_returned_as_answer(
     text: str, ask: Callable[..., Form], model_server: Server, admin: Connection
 ):
     with pytest.raises(PromptRejectedError, match="declined to answer"):
@@ -190,7 +190,7 @@ def test_delays_double_up_to_eight_seconds(ask: Any, time: Time):
 
 def test_retry_after_extends_the_delay(ask: Any, time: Time):
     assert ask(Failure(429, retry_after="7"), Failure(503, retry_after="1"), GOOD) == Form(matches=[1])
-    assert time.waits == [7, 4]  # never shorter than the backoff
+    assert time.waits == [7, 4]  # Retry-After never shortens the backoff
 
 
 def test_delay_beyond_remaining_time_raises_immediately(ask: Any, time: Time, model_server: Server):
@@ -224,7 +224,7 @@ def test_deadline_during_call_is_not_a_provider_failure(
     provider: str, model: Make, question: LlmRequest, guards: Guards, model_server: Server, admin: Connection
 ):
     model_server.add_steps(Raw(behavior="silent"))
-    left = iter([1.0, 0.2, -0.1, -0.1])  # remaining seconds when read before, for and after the call
+    left = iter([1.0, 0.2, -0.1, -0.1])  # remaining seconds before the call, for its timeout and after it
     with pytest.raises(CancelledError):
         model(provider).complete_json(question, Form, Deadline(lambda: next(left)))
     assert guards.calls == [(f"llm:{provider}", "CancelledError")]
@@ -232,7 +232,7 @@ def test_deadline_during_call_is_not_a_provider_failure(
 
 
 @for_providers("anthropic")
-def test_cancellation_ends_the_delay(ask: Any, time: Time, model_server: Server):
+def test_cancellation_ends_the_delay_between_attempts(ask: Any, time: Time, model_server: Server):
     time.on_wait = time.canceled.set
     with pytest.raises(CancelledError):
         ask(Failure(503), GOOD)
@@ -358,7 +358,7 @@ def test_answer_is_returned_despite_failed_record_update(
     admin.execute("REVOKE UPDATE ON llm_call FROM counterfoil_worker")
     assert ask(GOOD) == Form(matches=[1])
     assert "was not recorded" in capsys.readouterr().out + caplog.text
-    assert recorded_calls(admin) == [(None, None, None)]  # the call is recorded, but not its outcome
+    assert recorded_calls(admin) == [(None, None, None)]  # the call is recorded without its outcome
 
 
 @for_providers("openai")
@@ -379,7 +379,7 @@ def test_call_is_recorded_before_it_ends(ask: Any, admin: Connection, model_serv
 
     model_server._otherwise = look
     ask()
-    assert during == [(None, None, None)]  # a call is counted even if the process crashes before it ends
+    assert during == [(None, None, None)]  # a call counts even if the process crashes before the call ends
 
 
 @for_providers("openai")

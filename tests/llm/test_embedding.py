@@ -1,4 +1,4 @@
-"""Embedding providers are called with the retries, breakers and records of language models."""
+"""Calls to embedding providers have retries, breakers and records like calls to language models."""
 
 import json
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_request_matches_the_provider_api(provider: str, embed: Any, model_serve
     assert key == f"Bearer {KEY}" if provider == "openai" else key.startswith("AWS4-HMAC-SHA256")
 
 
-def test_embedding_call_has_own_breaker_and_record(provider: str, embed: Any, guards: Guards, admin: Connection):
+def test_embedding_call_has_its_own_breaker_and_record(provider: str, embed: Any, guards: Guards, admin: Connection):
     embed(Answer(json.dumps(VECTOR)))
     assert guards.calls == [(f"llm:{provider}-embeddings", "ok")]
     record = "SELECT purpose, provider, model, outcome, input_tokens, output_tokens FROM llm_call"

@@ -1,4 +1,4 @@
-"""A work item whose model calls always fail is dead-lettered, even if the calls open the breaker."""
+"""A work item whose model calls always fail is dead-lettered, even if the failures open the breaker."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -178,7 +178,7 @@ def test_connection_reset_is_transient(reply: Any):
 
 @pytest.mark.parametrize("body", [b'{"content": [{"type": "te', b"", b"<html>", b"[]", b'{"content": 1}', b"\xff\xfe"])
 def test_malformed_response_is_retryable(body: bytes, provider: str, reply: Any):
-    # botocore treats an unreadable response like a missing one.
+    # botocore treats an unreadable response like a missing response.
     with pytest.raises(InvalidLlmResponseError if provider != "bedrock" else TransientError):
         reply(Raw(body=body))
 
@@ -263,7 +263,7 @@ def test_bedrock_model_error_is_transient(reply: Any):
 def test_botocore_does_not_retry_bedrock_calls(reply: Any, model_server: Server):
     with pytest.raises(ServiceUnavailableError):
         reply(Failure(503))
-    assert len(model_server.requests) == 1  # the budget would not count retries by botocore
+    assert len(model_server.requests) == 1  # retries by botocore would not count toward the budget
 
 
 @for_providers("bedrock")

@@ -57,13 +57,13 @@ def test_low_temperature_is_sent(reply: Any, model_server: Server):
     assert [sent_temperature(request.body) for request in model_server.requests] == [0]
 
 
-def test_model_without_temperature_support_is_remembered(provider: str, reply: Any, model_server: Server):
+def test_unsupported_temperature_is_not_sent_again(provider: str, reply: Any, model_server: Server):
     model_server.add_steps(refusal(provider), Answer("yes"), Answer("yes"))
     assert [reply().temperature for _ in range(2)] == [None, None]
     assert [sent_temperature(request.body) for request in model_server.requests] == [0, "its own", "its own"]
 
 
-def test_unrelated_refusal_is_not_remembered(provider: str, reply: Any, model_server: Server):
+def test_unrelated_error_does_not_disable_the_temperature(provider: str, reply: Any, model_server: Server):
     model_server.add_steps(
         refusal(provider), Raw(400, b"{}", {"x-amzn-ErrorType": "ValidationException"}), Answer("yes")
     )
@@ -82,10 +82,10 @@ def test_unrelated_refusal_is_not_remembered(provider: str, reply: Any, model_se
         "`temperature` must be strictly positive",
     ],
 )
-def test_temperature_refusals_are_recognized(message: str):
+def test_temperature_errors_are_recognized(message: str):
     assert is_temperature_error(message)
 
 
 @pytest.mark.parametrize("message", ["Invalid value for temperature", "This model does not support tools.", ""])
-def test_unrelated_refusals_are_not_temperature_refusals(message: str):
+def test_unrelated_messages_are_not_temperature_errors(message: str):
     assert not is_temperature_error(message)

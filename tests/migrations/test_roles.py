@@ -1,4 +1,4 @@
-"""Database roles: the exact privileges of each."""
+"""Each database role has exactly the required privileges."""
 
 import psycopg
 import pytest
@@ -97,7 +97,7 @@ FORBIDDEN_TO_WORKERS = (
 )
 
 
-def test_worker_changes_only_its_own_columns(worker: Connection, own_tenant: Tenant):
+def test_worker_cannot_change_protected_rows_or_columns(worker: Connection, own_tenant: Tenant):
     worker.execute("SELECT set_config('counterfoil.tenant', %s, false)", [str(own_tenant.id)])
     for statement in FORBIDDEN_TO_WORKERS:
         assert is_refused(worker, statement), statement
@@ -201,7 +201,7 @@ def test_definer_functions_are_not_executable_by_public(admin: Connection):
     ],
 )
 def test_temporary_tables_are_refused(admin: Connection, migrated_template: str, role: str):
-    # Migrations run in the template. Copies of it have PostgreSQL's default privileges.
+    # Migrations run in the template database. Its copies have PostgreSQL's default privileges.
     privilege = admin.execute("SELECT has_database_privilege(%s, %s, 'TEMP')", [role, migrated_template]).fetchone()
     assert privilege == (False,)
 

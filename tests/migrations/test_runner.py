@@ -1,4 +1,4 @@
-"""Applying migrations, rolling them back, and refusing unsafe ones."""
+"""Migrations are applied and rolled back, and unsafe changes are refused."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -82,7 +82,7 @@ def test_failed_migration_changes_nothing(url: str, folder: Path):
     with pytest.raises(RejectedStatementError, match=r"^0002\.second: .*DivisionByZero"):
         apply(url, folder)
     assert tables(url) == {"first"}
-    write(folder, "0002.second", SECOND)  # may be corrected, because it was never applied
+    write(folder, "0002.second", SECOND)  # may be corrected, because it was not applied
     assert apply(url, folder) == ["0002.second"]
 
 
@@ -161,7 +161,7 @@ def test_previous_release_can_be_deployed_again(url: str, folder: Path):
     assert apply(url, folder) == []
 
 
-def test_rollback_requires_the_migration(url: str, folder: Path):
+def test_rollback_requires_the_applied_migration_file(url: str, folder: Path):
     write(folder, "0002.second", SECOND, "DROP TABLE second;")
     apply(url, folder)
     (folder / "0002.second.sql").unlink()

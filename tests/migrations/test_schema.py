@@ -1,4 +1,4 @@
-"""The schema file, the columns and states of work items, and constraints of rows."""
+"""The schema file, the columns and states of work items, and constraints on rows."""
 
 import psycopg
 import pytest
@@ -36,7 +36,7 @@ def test_document_has_the_required_matching_columns(admin: Connection):
     ]
 
 
-def test_partial_index_on_matching_status_is_exact(admin: Connection):
+def test_matching_status_index_has_the_required_definition(admin: Connection):
     index = admin.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'idx_document_matching_status'").fetchall()
     expected = (
         "CREATE INDEX idx_document_matching_status ON public.document USING btree (matching_status) "
@@ -46,7 +46,7 @@ def test_partial_index_on_matching_status_is_exact(admin: Connection):
 
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
-def test_work_kinds_have_the_same_life_cycle(kind: WorkKind, admin: Connection):
+def test_work_kinds_have_the_same_life_cycle_columns(kind: WorkKind, admin: Connection):
     columns = admin.execute(
         "SELECT column_name, data_type, is_nullable FROM information_schema.columns WHERE table_name = %s", [kind.table]
     ).fetchall()
@@ -90,7 +90,7 @@ def test_invalid_mail_address_is_refused(address: str, admin: Connection, own_te
         admin.execute("INSERT INTO tenant_address (address, tenant_id) VALUES (%s, %s)", [address, own_tenant.id])
 
 
-def test_object_has_one_job_per_owner(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
+def test_object_has_one_acquisition_job_per_tenant(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
     job = """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at)
              VALUES (gen_random_uuid(), %s, 'b', 'inbox/1', '0', 1, now())"""
     for owner in (None, own_tenant.id, other_tenant.id):

@@ -1,4 +1,4 @@
-"""Task messages: their content, and no access to a payload unless its message is unsent."""
+"""Task messages have the expected content. Payloads are readable only while their message is unsent."""
 
 from collections.abc import Callable
 from datetime import timedelta

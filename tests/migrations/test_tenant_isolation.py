@@ -1,4 +1,4 @@
-"""Tenant isolation: a tenant sees, changes and references its own rows only."""
+"""Tenant isolation: a tenant sees, changes and references only its own rows."""
 
 from contextlib import suppress
 
@@ -40,7 +40,7 @@ def test_tables_without_tenant_are_readable_by_few_roles(admin: Connection):
     }
     assert allowed_grants == {
         *(("tenant", role) for role in ("counterfoil_worker", "counterfoil_delivery", "counterfoil_maintenance")),
-        # Its id is the tenant's. A test below shows that row-level security applies.
+        # `tenant` has no column tenant_id. A test below shows that row-level security applies to it.
         *(
             (name, role)
             for name in (
@@ -73,7 +73,7 @@ def test_worker_without_tenant_sees_nothing(admin: Connection, worker: Connectio
         assert worker.execute(SQL("SELECT count(*) FROM {}").format(Identifier(table))).fetchone() == (0,), table
 
 
-def test_worker_sees_its_own_tenant_only(database: Database, own_tenant: Tenant, other_tenant: Tenant):
+def test_worker_sees_only_its_row_in_tenant(database: Database, own_tenant: Tenant, other_tenant: Tenant):
     with database.tenant(own_tenant.id) as connection:
         assert connection.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
 

@@ -107,7 +107,7 @@ def test_rejected_mail_is_retried_later(
     stats = run()
     assert (stats.failed, stats.sent) == (1, int(is_retried))
     errors = [error for (error,) in deliveries(admin, "error") if error]
-    assert errors == [f"SendEmail was answered with {code} (HTTP {status})"]
+    assert errors == [f"SendEmail failed with {code} (HTTP {status})"]
     for _ in range(2 - is_retried):
         ses.add_response("send_email", {"MessageId": "2"})
     clock.advance(minutes=1)

@@ -146,7 +146,7 @@ class Secrets:
 
 
 UNAVAILABLE = ServiceUnavailableError("Secrets Manager is unavailable")
-REJECTED = RejectedRequestError("GetSecretValue was answered with AccessDeniedException (HTTP 403)")
+REJECTED = RejectedRequestError("GetSecretValue failed with AccessDeniedException (HTTP 403)")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_webhook_address_may_be_in_the_secret(
             UNAVAILABLE,
             "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: Secrets Manager is unavailable",
         ),
-        (REJECTED, "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: GetSecretValue was answered"),
+        (REJECTED, "SLACK_WEBHOOK_URL could not be read from the secret at SECRETS_ARN: GetSecretValue failed with"),
     ],
     ids=["new", "empty", "not an object", "unavailable", "rejected"],
 )

@@ -1,4 +1,4 @@
-"""Create a day's users, jobs and shards in the form in which pinning stores them."""
+"""Create users, jobs and shards for a day as pinning stores them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _packed_rows(admin: Connection, users: Sequence[UUID]) -> bytes:
 def results(
     offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()
 ) -> ShardResults:
-    """Return results with these offers in order, and with arbitrary scores and ids."""
+    """Return results with these offers, in this order, and with arbitrary scores and ids."""
     offer_rows = [
         (user_id, candidate, rank) for user_id, user_ids in offered for rank, candidate in enumerate(user_ids, 1)
     ]

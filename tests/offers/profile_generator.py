@@ -23,9 +23,9 @@ POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
 def generate_profiles(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
-    """Return users ordered by id. About a fifth of all pairs of neighbors suit each other.
+    """Return users ordered by id. About a fifth of all neighboring pairs are compatible.
 
-    `away_km` is the mean distance from a user to the city center.
+    `away_km` is the mean distance of users from the city center.
     """
     random = np.random.default_rng(seed)
     rows = np.zeros(count, PACKED_ROW)
@@ -59,7 +59,7 @@ def no_exclusions() -> np.ndarray:
 
 
 def offer_texts(pool: Pool, users: ProfileArrays, rules: Rules = RULES) -> list[bytes]:
-    """Return each user's offers, including ids, as the JSON that is stored."""
+    """Return each user's offers with ids, as the stored JSON."""
     computed_ = compute(pool, users, no_exclusions(), rules)
     candidates = pool.people.ids[computed_.candidates]
     external_ids = pool.people.external_ids[computed_.candidates]

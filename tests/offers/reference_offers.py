@@ -1,4 +1,4 @@
-"""Reference implementation of offers, which compares one user with one candidate at a time."""
+"""Reference implementation of offers: compares one user with one candidate at a time."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -14,7 +14,7 @@ from tests.offers.people import Person, people
 def offers(
     pool: Iterable[Person], user: Person, excluded: Collection[UUID], rules: Rules, day: date
 ) -> list[tuple[UUID, int]]:
-    """Return the candidates offered to a user with their scores, best first."""
+    """Return the candidates offered to a user, with their scores, best first."""
     if has_invalid_trait(user):
         return []
     near = sorted((p for p in pool if not has_invalid_trait(p) and may_suit(p, user, day)), key=curve_order)

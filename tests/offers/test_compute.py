@@ -98,7 +98,7 @@ def test_only_user_in_a_pool_gets_no_offers():
     assert offered_ids(Person(UUID(int=1))) == [[]]
 
 
-def test_users_preferences_exclude_candidates():
+def test_user_preferences_exclude_candidates():
     woman, user = Person(UUID(int=1)), Person(UUID(int=2))
     man = Person(UUID(int=3), gender=MAN, seeks_genders=WOMAN)
 
@@ -173,7 +173,7 @@ def test_equal_traits_score_highest_and_opposites_lowest():
     assert compute_offers([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
 
-def test_user_outside_the_pool_is_offered_its_users():
+def test_user_outside_the_pool_gets_its_offers():
     assert compute_offers([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
 
 

@@ -1,4 +1,4 @@
-"""The space-filling curve visits every place once, and neighboring places close together."""
+"""The space-filling curve visits every cell once, and neighboring places are close on the curve."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ def test_finer_curve_preserves_coarser_cell_order():
 
     coarser = position(cells // 4, 2)[order]
 
-    # The curve leaves each of the 64 coarse cells only when it has visited all fine cells inside.
+    # The curve leaves each of the 64 coarse cells only after it has visited all fine cells inside.
     assert np.count_nonzero(np.diff(coarser)) == 63
 
 

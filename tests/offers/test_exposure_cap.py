@@ -16,7 +16,7 @@ from counterfoil.offers.schedule import Rules
 from tests.offers.people import MAN, Person, people
 
 Scores = list[list[int]]
-"""Score of each candidate for each user. Negative if they do not suit each other."""
+"""Score of each candidate for each user. Negative if the two are incompatible."""
 
 
 def propose_sequentially(
@@ -24,7 +24,7 @@ def propose_sequentially(
 ) -> list[list[int]]:
     """Return each user's offers if users propose one at a time, in random order.
 
-    `previous_counts` contains how often each candidate was already offered. `most` is the exposure cap.
+    `previous_counts` contains each candidate's number of existing offers. `most` is the exposure cap.
     """
     preferences = [sorted((c for c in range(len(row)) if row[c] >= 0), key=lambda c: (-row[c], c)) for row in scores]
     accepted: list[list[int]] = [[] for _ in scores[0]]
@@ -72,7 +72,7 @@ def test_capped_offers_equal_sequential_proposals(scores: Scores, offers: int, m
     )
 
 
-def test_capped_user_is_offered_where_scores_are_highest():
+def test_capped_candidate_is_offered_to_highest_scoring_users():
     rules = Rules(max_offers=5, max_candidates=1000, max_exposure=2, repeat_interval_days=30)
     women = [
         Person(UUID(int=number), 50 + far, 13.0, seeks_genders=MAN)
@@ -85,7 +85,7 @@ def test_capped_user_is_offered_where_scores_are_highest():
     assert offers_.counts.tolist() == [0, 1, 0, 1, 0, 5]
 
 
-def test_unreached_cap_changes_nothing():
+def test_unreached_exposure_cap_does_not_change_offers():
     rules = Rules(max_offers=3, max_candidates=1000, max_exposure=None, repeat_interval_days=30)
     persons = [Person(UUID(int=number), 50 + number % 9 / 10, 13.0) for number in range(1, 40)]
     pool, users = Pool(people(*persons), date(2026, 11, 23)), people(*reversed(persons))

@@ -1,4 +1,4 @@
-"""Offers are the same on every machine, for any shards and input order."""
+"""Offers are the same on every machine, regardless of shards and input order."""
 
 import json
 import os

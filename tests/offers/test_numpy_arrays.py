@@ -1,4 +1,4 @@
-"""PostgreSQL receives numpy arrays with the right element type."""
+"""PostgreSQL receives numpy arrays with the correct element type."""
 
 from typing import Any
 from uuid import uuid4

@@ -31,7 +31,7 @@ def offer_id(day: date, user: UUID, candidate: UUID) -> UUID:
     return uuid5(MATCHMAKING_NAMESPACE, f"{day}:{user}:{candidate}")
 
 
-def test_documents_have_the_format_apps_expect():
+def test_documents_have_the_documented_format():
     nine = datetime(2026, 11, 23, 9, tzinfo=timezone(timedelta(hours=5, minutes=45)))
 
     ids_, texts = documents(

@@ -1,4 +1,4 @@
-"""Packed profiles are read into arrays."""
+"""Packed profiles are parsed into arrays."""
 
 from datetime import date
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Pinning a pool stores each user once, with one job, even if transactions are concurrent."""
+"""Pinning a pool stores each user once, with one job, even in concurrent transactions."""
 
 import hashlib
 import threading
@@ -173,7 +173,7 @@ def run_concurrently(
 ) -> tuple[Sequence[OutboxMessage], Sequence[OutboxMessage]]:
     """Pin two pools in concurrent transactions. Return the messages of both.
 
-    `between` runs after the first pool is pinned. Then the second transaction starts and waits for the first one.
+    `between` runs after the first pool is pinned. Then the second transaction starts and waits for the first.
     """
     with ThreadPoolExecutor(1) as thread:
         with harness.database.tenant(harness.tenant_id) as connection:
@@ -196,7 +196,7 @@ def test_user_moving_during_pinning_gets_one_job(harness: PinningHarness):
 
 
 def test_unique_constraint_prevents_second_job_per_date(harness: PinningHarness, monkeypatch: pytest.MonkeyPatch):
-    """Without its lock, pinning relies on the unique constraint."""
+    """The constraint is the safeguard if pinning runs without its lock."""
     monkeypatch.setattr(pinning, "_LOCK", "SELECT %(tenant)s::uuid, %(date)s::date")
     moving_user = harness.add_person()
 
@@ -267,7 +267,7 @@ def test_late_user_gets_a_late_shard(harness: PinningHarness, admin: Connection)
         harness.add_person(is_active=False),
         harness.add_person("Asia/Tokyo"),
     )
-    assert harness.pin(by=pin_late) == []  # a date gets no late shard before its pool exists
+    assert harness.pin(by=pin_late) == []  # without a pool, a date gets no late shard
     harness.pin()
     new = harness.add_person()
     admin.execute("UPDATE profile SET is_active = true WHERE user_id = %s", [inactive])
@@ -309,7 +309,7 @@ def test_moved_user_gets_no_second_job(harness: PinningHarness):
     assert len(rows(harness.admin, "matchmaking_jobs")) == 4
 
 
-def test_capped_pool_is_one_shard(harness: PinningHarness):
+def test_capped_pool_is_pinned_as_one_shard(harness: PinningHarness):
     for _ in range(25):
         harness.add_person()
     capped = Rules(5, 1000, 3, 30)

@@ -1,4 +1,4 @@
-"""Shards are loaded with the users that were pinned, and their results are written once."""
+"""Shards are loaded with their pinned users, and their results are written once."""
 
 from contextlib import closing
 from datetime import timedelta
@@ -60,14 +60,14 @@ def test_other_tenants_shard_is_not_found(
         assert store.load_shard(connection, shards[0]) is None
 
 
-def test_pool_users_follow_the_shard_order(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_pool_profiles_are_in_shard_order(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
     first, second = (read_shard(database, tenant, id_) for id_ in shards)
     make_shard(admin, tenant, [user(0)], pool_id=first.pool_id, name="late/now/0")
     with database.tenant(tenant) as connection:
         assert store.pool_people(connection, first.pool_id) == (first.profiles or b"") + (second.profiles or b"")
 
 
-def test_deleted_users_are_excluded_on_reread(database: Database, admin: Connection, tenant: UUID):
+def test_reloaded_profiles_omit_deleted_users(database: Database, admin: Connection, tenant: UUID):
     make_people(admin, tenant, (1, 3))
     with database.tenant(tenant) as connection:
         numbers, people = store.reload_profiles(connection, [user(1), user(2), user(3)])
@@ -87,7 +87,12 @@ def test_blocked_and_recently_offered_users_are_excluded(
     block(1, 9)
     block(5, 2)
     block(4, 6)  # user 4 is in the other shard
-    for days, candidate in ((2, 12), (3, 13), (-1, 14), (-3, 15)):  # -1 and -3 are later dates, computed first
+    for days, candidate in (
+        (2, 12),
+        (3, 13),
+        (-1, 14),
+        (-3, 15),
+    ):  # -1 and -3 are later dates whose offers were computed first
         day = DAY - timedelta(days=days)
         (earlier,) = pin(admin, tenant, [user(1)], day=day)
         write(database, tenant, earlier, results([(user(1), [user(candidate)])]))
@@ -126,7 +131,7 @@ def test_offers_for_other_dates_are_not_counted(
 
 
 def hold(connection: Connection, shard: ShardInput) -> None:
-    """Lock the exposure counts of the shard's pool, or fail after 10 ms."""
+    """Reserve exposure in the shard's pool, or fail if the lock is not free within 10 ms."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
     store.reserve_exposure(connection, shard, candidates, numbers, max_users=1)

@@ -23,7 +23,7 @@ HOURS = int((END - BEGIN) / timedelta(hours=1))
 EPOCH = date(1970, 1, 1)
 
 Changes = tuple[tuple[int, int], ...]
-"""Pairs of a time and the UTC offset that applies from then on, both in quarter hours.
+"""Pairs of a time and the UTC offset from then on, both in quarter hours.
 
 Times count from BEGIN.
 """
@@ -31,7 +31,7 @@ Times count from BEGIN.
 
 @dataclass(frozen=True)
 class LocalDays:
-    """All dates of a time zone, and the quarter hour at which each date reaches 9:00.
+    """All dates in a time zone, and the quarter hour in which it becomes 9:00 on each date.
 
     Dates are days since 1970. Quarter hours count from BEGIN. If clocks skip 9:00, the next quarter hour
     is used.
@@ -49,16 +49,16 @@ class LocalDays:
         day, of_day = np.divmod(local_quarters, QUARTERS_PER_DAY)
         late = of_day >= NINE
         dates, first = np.unique(day[late], return_index=True)
-        return cls(dates[1:], quarters[late][first][1:])  # the first date may have reached 9:00 before BEGIN
+        return cls(dates[1:], quarters[late][first][1:])  # on the first date, 9:00 may have been before BEGIN
 
     def at(self, hour: int) -> int | None:
-        """Return the date of the most recent 9:00 at this hour, or None before the first date."""
+        """Return the date of the latest 9:00 at or before this hour, or None before the first date."""
         location = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
         return None if location < 0 else int(self.dates[location])
 
 
 def changes_of(zone: str) -> Changes:
-    """Return a zone's clock changes, found in steps of five days and by bisection."""
+    """Return a zone's clock changes. They are found in steps of five days, and then by bisection."""
 
     def ahead(quarter: int) -> int:
         offset = (BEGIN + timedelta(minutes=15 * quarter)).astimezone(info).utcoffset()
@@ -114,7 +114,7 @@ class Simulation:
         self.moved: set[int] = set()
         self.queued: set[tuple[str, date]] = set()
         self.jobs = [bytearray(HOURS // 24 + 4) for _ in self.homes]
-        """Number of jobs of each user by date. Index 1 is the date of BEGIN."""
+        """Each user's number of jobs by date. Index 1 is the date of BEGIN."""
         self.is_alive = np.array(list(self._outages()))
 
     def _outages(self) -> Iterator[bool]:

@@ -1,4 +1,4 @@
-"""The instant of 9:00 on a date is correct in every time zone, also if clocks change or skip dates."""
+"""The time of 9:00 on a date is correct in every zone, even if clocks change or dates are skipped."""
 
 from datetime import UTC, date, datetime
 

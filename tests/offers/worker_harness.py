@@ -1,4 +1,4 @@
-"""Create a tenant's users for one day, and run the worker that computes their offers."""
+"""Create a tenant's users for a day, and run the worker that computes their offers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +37,7 @@ class OffersHarness:
         make_people(admin, tenant_id, PEOPLE)
 
     def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
-        """Pin a pool of the users with these numbers, by default all. Return the messages of its shards."""
+        """Pin a pool of the users with these numbers, by default all. Return its shards' messages."""
         users = [user(number) for number in numbers or PEOPLE]
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
@@ -61,7 +61,7 @@ class OffersHarness:
         return failed
 
     def pending_messages(self) -> list[Message]:
-        """Return the latest message of each pending shard."""
+        """Return the current message of each pending shard."""
         records = self.admin.execute(
             "SELECT id, revision, send_number FROM offer_shard WHERE status = 'pending' ORDER BY name"
         ).fetchall()

@@ -20,7 +20,7 @@ TRUST = {"Version": "2012-10-17", "Statement": []}
 
 @dataclass
 class Account:
-    """An AWS account with the queues of two workers and their mappings."""
+    """An AWS account with the queues and mappings of two workers."""
 
     urls: dict[str, list[str]]
     mappings: dict[str, list[UUID]]
@@ -39,7 +39,7 @@ class Account:
 
 @pytest.fixture(scope="module")
 def shared_account() -> Iterator[Account]:
-    """The account, created once because it takes a second."""
+    """The account, created once per module because that takes a second."""
     clear_clients = aws.client.cache_clear
     with pytest.MonkeyPatch.context() as patch, mock_aws():
         patch.setenv("AWS_DEFAULT_REGION", REGION)
@@ -51,7 +51,7 @@ def shared_account() -> Iterator[Account]:
 
 @pytest.fixture
 def account(shared_account: Account) -> Account:
-    """The account with every mapping enabled."""
+    """The shared account, with every mapping enabled."""
     for worker in shared_account.mappings:
         shared_account.switch_directly(worker, enabled=True)
     return shared_account

@@ -1,4 +1,4 @@
-"""Queue history: work items ended per minute, and the recorded backlog."""
+"""Queue history: finished work items per minute, and the recorded backlog."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -80,7 +80,7 @@ def history(
 
 
 def make_pending(admin: Connection, kind: WorkKind, tenant: Tenant) -> UUID:
-    """Create a pending work item of the given kind, and return its id."""
+    """Create a pending work item of this kind, and return its id."""
     if kind.table == "document":
         return make_document(admin, tenant.id, matching_status="pending")
     tenant.insert(admin, kind.table)
@@ -119,7 +119,7 @@ def test_only_ended_work_items_are_counted(
 def test_tenant_and_delivery_transactions_count_ended_work_items(
     database: Database, maintenance_database: Database, admin: Connection, acme: Tenant
 ):
-    """Workers use a tenant transaction, the archiver a delivery transaction."""
+    """Workers end work items in a tenant's transaction, and the archiver in a delivery transaction."""
     tasks = [make_task(admin, acme.id, status="in-progress") for _ in range(2)]
     end = "UPDATE task SET status = 'failed' WHERE id = %s"
     with database.tenant(acme.id) as connection:
@@ -184,7 +184,7 @@ def test_runs_add_up_within_a_minute(
     assert history(database).series.succeeded[59] == history(database, acme.id).series.succeeded[59] == 5
 
 
-def test_run_is_bounded_and_next_run_continues(
+def test_rows_over_the_limit_wait_for_next_run(
     database: Database,
     record_ended: RecordEnded,
     record_minute: RecordMinute,
@@ -280,7 +280,9 @@ def test_backlog_is_unknown_without_watchdog_runs(
         assert last_hour(connection, WORKERS, later, last_recorded=None, tenant_id=None)["tasks"].backlog is None
 
 
-def test_running_work_items_are_counted_live(database: Database, admin: Connection, acme: Tenant, other_tenant: Tenant):
+def test_work_items_in_progress_are_counted_directly(
+    database: Database, admin: Connection, acme: Tenant, other_tenant: Tenant
+):
     for tenant in (acme, acme, other_tenant):
         make_task(admin, tenant.id, status="in-progress")
     make_document(admin, acme.id, matching_status="in-progress")
@@ -294,7 +296,7 @@ def test_running_work_items_are_counted_live(database: Database, admin: Connecti
 
 @pytest.mark.parametrize("kind", WORK_KINDS.values(), ids=WORK_KINDS)
 @pytest.mark.parametrize("scope", ["counterfoil_delivery", "counterfoil_worker"])
-def test_running_work_items_are_found_by_index(kind: WorkKind, scope: str, admin: Connection, acme: Tenant):
+def test_work_items_in_progress_are_counted_by_index(kind: WorkKind, scope: str, admin: Connection, acme: Tenant):
     with admin.transaction():
         admin.execute(f"SET LOCAL ROLE {scope}".encode())
         admin.execute("SELECT set_config('counterfoil.tenant', %s, true)", [str(acme.id)])

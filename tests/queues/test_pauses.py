@@ -44,7 +44,7 @@ def pause_tasks(database: Database, account: Account) -> QueuePause:
 
 
 def reconcile(database: Database, account: Account) -> list[str]:
-    """Run the watchdog's reconciliation an hour later."""
+    """Run the watchdog's reconciliation as of an hour later."""
     return reconcile_pauses(database, account.mappings, LATER)
 
 
@@ -153,7 +153,7 @@ def test_reconciliation_without_enough_time_is_postponed(database: Database, acc
 
 
 class FlakyLambda:
-    """Lambda API that rejects the first changes."""
+    """Lambda API that rejects the first changes of mappings."""
 
     def __init__(self, lambda_: Any, failures_left: int) -> None:
         self.lambda_, self.left = lambda_, failures_left

@@ -121,7 +121,7 @@ def test_document_joining_cluster_starts_new_revision(scenario: OutputScenario, 
     assert str(joining_document) in {document["id"] for document in scenario.jobs()[0]["payload"]["documents"]}
 
 
-def test_session_time_zone_starts_no_new_revision(scenario: OutputScenario, database_url: str):
+def test_session_time_zone_does_not_change_the_payload(scenario: OutputScenario, database_url: str):
     make_destination(scenario.admin, scenario.tenant_id)
     scenario.request()
     database_in_kathmandu = Database(
@@ -132,7 +132,7 @@ def test_session_time_zone_starts_no_new_revision(scenario: OutputScenario, data
     database_in_kathmandu.close()
 
 
-def test_deleted_cluster_is_sent_to_earlier_recipients(scenario: OutputScenario):
+def test_deleted_cluster_is_sent_to_previous_recipients(scenario: OutputScenario):
     make_destination(scenario.admin, scenario.tenant_id, "knew")
     scenario.request()
     make_destination(scenario.admin, scenario.tenant_id, "new")

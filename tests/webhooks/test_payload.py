@@ -1,4 +1,4 @@
-"""Delivery bodies, which are the same in every attempt, and their documents as CSV."""
+"""Delivery bodies are the same in every attempt. Their documents can be written as CSV."""
 
 import csv
 import io
@@ -102,7 +102,7 @@ def test_cluster_has_a_row_per_document():
     assert (third["file_name"], third["number"], third["total_gross"]) == ('a"b.pdf', "", "")
 
 
-def test_document_is_one_row():
+def test_document_payload_has_one_row():
     (line,) = lines(job({"id": "d1", "type": "invoice", "structured_data": INVOICE}, subject="document"))
     assert (line["document_id"], line["total_gross"], line["outcome"]) == ("d1", "1190.00", "")
 
@@ -159,7 +159,7 @@ def test_document_cannot_inject_a_formula(text: str):
         ("a;b", "a;b"),
     ],
 )
-def test_cell_part_cannot_inject_a_formula(text: str, cell: str):
+def test_delimiter_in_text_cannot_inject_a_formula(text: str, cell: str):
     (line,) = lines(job({"documents": [{"structured_data": {"issuer": {"name": text}}}]}))
     assert line["seller"] == cell
 

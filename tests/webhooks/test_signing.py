@@ -17,7 +17,7 @@ def test_signature_is_an_hmac_over_time_and_body():
     assert sign(BODY, [OLD], AT) == f"t=1767323045,v1={digest}"
 
 
-def test_every_active_secret_signs():
+def test_signature_contains_one_value_per_active_secret():
     header = sign(BODY, [NEW, OLD], AT)
     assert header.count("v1=") == 2
     for secret in (OLD, NEW):

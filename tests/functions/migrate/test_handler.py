@@ -85,7 +85,7 @@ def test_secret_without_credentials_is_rejected_and_not_quoted(content: str, sec
 
 def test_missing_secret_is_rejected(secrets):
     arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:gone"
-    with pytest.raises(RejectedRequestError, match="GetSecretValue was answered with ResourceNotFoundException"):
+    with pytest.raises(RejectedRequestError, match="GetSecretValue failed with ResourceNotFoundException"):
         master_conninfo(Settings(database_host="db.internal", database_secret_arn=arn))
 
 

@@ -5,9 +5,9 @@ canonical JSON of all other fields)`. An entry that was changed, removed, insert
 head, which is stored in a separate table, shows whether the newest entries are missing. A rewrite of the whole chain
 can be detected only with an earlier copy of the chain head.
 
-Entries contain ids and hashes, and no text from users. Hashes of guessable values are keyed (`hmac_digest`). The chain
-for tenant None covers unassigned objects: its functions require a transaction of the delivery role. For all other
-chains, they require a transaction of `Database.tenant`.
+Entries contain ids and hashes, but no text from users. Hashes of guessable values are keyed (`hmac_digest`). The chain
+for tenant None covers unassigned objects and requires a transaction of the delivery role. A tenant's chain requires a
+transaction of `Database.tenant`.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class AuditRecord:
     version_before: int | None = None
     version_after: int | None = None
     detail: Mapping[str, Any] | None = None
-    """JSON with ids, hashes and short constants. Fractions are not allowed: PostgreSQL formats them differently."""
+    """Ids, hashes and short constants. Fractions are not allowed, because PostgreSQL formats them differently."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class AuditEntry:
     hash: bytes
 
     def expected_hash(self, tenant_id: UUID | None) -> bytes:
-        """Compute the hash that an entry with this content must have."""
+        """Compute the hash of the entry's content and the previous hash."""
         content = {
             "tenant_id": None if tenant_id is None else str(tenant_id),
             "number": self.number,
@@ -76,14 +76,14 @@ class AuditEntry:
         return hashlib.sha256((self.previous_hash or b"") + canonical.encode()).digest()
 
 
-# A separate statement, so that the next statement sees entries that were recorded during the wait for the lock.
+# A separate statement: the next one must see entries that were recorded while this one waited for the lock.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('audit/' || coalesce(%s::uuid::text, '-'), 0))"
 _HEAD = "SELECT number, hash FROM audit_head WHERE tenant_id {}"
 _COLUMNS = ", ".join(AuditEntry.__dataclass_fields__)
 _RECORD = f"""
 INSERT INTO audit_entry (tenant_id, {_COLUMNS})
 VALUES (%(tenant_id)s, {", ".join(f"%({name})s" for name in AuditEntry.__dataclass_fields__)})
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 
 
 def record(connection: Connection, tenant_id: UUID | None, entry: AuditRecord) -> int:
@@ -92,7 +92,7 @@ def record(connection: Connection, tenant_id: UUID | None, entry: AuditRecord) -
     Other writers for the same tenant wait until this transaction ends, so call it last.
 
     Raises:
-        ConflictError: another writer took too long.
+        ConflictError: another writer held the lock for too long.
     """
     connection.execute(_LOCK, [tenant_id])
     number, previous = chain_head(connection, tenant_id) or (0, None)
@@ -161,10 +161,10 @@ def page(
     """Return at most `limit` entries, newest first.
 
     If `before` is given, return only entries with a lower number. If `target` is given, return only entries about it.
-    They are found by a scan, because audit trails are short.
+    This scans the audit trail, which is short.
     """
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # names alone
+        f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # only column names
         " AND (%(before)s::bigint IS NULL OR number < %(before)s)"
         " AND (%(target)s::text IS NULL OR %(target)s = ANY(targets)) ORDER BY number DESC LIMIT %(limit)s".encode(),
         {"tenant": tenant_id, "before": before, "target": target, "limit": limit},

@@ -1,7 +1,6 @@
-"""AWS clients, the mapping of botocore's errors, and secrets from AWS Secrets Manager.
+"""AWS clients, mapping of botocore's errors, and secrets from AWS Secrets Manager.
 
-Clients are created on first use. A secret comes from the environment, or from one JSON object in Secrets Manager that
-contains all secrets.
+Clients are created on first use. Secrets come from the environment, or from a single JSON object in Secrets Manager.
 """
 
 import json
@@ -29,7 +28,7 @@ _TRANSIENT_ERRORS = (
     botocore.ChecksumError,
     botocore.FlexibleChecksumError,
     botocore.CapacityNotAvailableError,
-    # Missing credentials are not caused by the work item.
+    # Transient, because missing credentials are not the work item's fault.
     botocore.NoCredentialsError,
     botocore.CredentialRetrievalError,
     botocore.MetadataRetrievalError,
@@ -84,7 +83,7 @@ def client(service: str) -> Any:
             connect_timeout=3,
             read_timeout={"lambda": 4, "sqs": 5, "bedrock-runtime": 120, "textract": 30}.get(service, 20),
             retries={"mode": "standard", "total_max_attempts": 1 if is_single_attempt else 3},
-            # otherwise upload forms are signed in a way that most regions reject
+            # The default is a signature for upload forms that most regions reject.
             signature_version="s3v4" if service == "s3" else None,
         ),
     )
@@ -93,14 +92,14 @@ def client(service: str) -> Any:
 def translate_error(error: Exception) -> CounterfoilError:
     """Map any error from an AWS call to a `CounterfoilError`.
 
-    The message contains only names chosen by AWS, and never the content of a call. Besides its own errors, botocore
-    raises others if a response does not come from the service (a ValueError, a TypeError, an endless redirect). urllib3
-    raises its own errors if the TLS connection breaks while a file is being read.
+    The message contains only names chosen by AWS, and never the content of a call. If a response does not come from the
+    service, botocore also raises built-in errors, such as ValueError or TypeError, or follows redirects endlessly. If
+    the TLS connection breaks while a file is being read, urllib3's own errors are raised.
     """
     if isinstance(error, botocore.ClientError):
         code = str(error.response.get("Error", {}).get("Code", "unknown"))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        message = f"{error.operation_name} was answered with {code} (HTTP {status})"
+        message = f"{error.operation_name} failed with {code} (HTTP {status})"
         if code in _TRANSIENT_CODES or "Throttl" in code or status in _TRANSIENT_STATUSES or status >= 500:
             return ServiceUnavailableError(message)
         return RejectedRequestError(message)
@@ -128,14 +127,14 @@ def translate_errors() -> Iterator[None]:
 Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
 SECRET_CACHE_SECONDS = 300.0
-"""Cache TTL of secrets. A secret may be set or changed while processes are running."""
+"""Cache TTL of secrets, which can be changed while processes are running."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class _CachedSecret:
-    """Values of a secret, with the time when they were read."""
+    """A secret's values and the time when they were read."""
 
     values: Mapping[str, SecretStr]
     at: float
@@ -148,8 +147,8 @@ _secret_cache_lock = Lock()
 def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
     """Return a secret by name, or None if neither the environment nor SECRETS_ARN contains it.
 
-    A value is cached for SECRET_CACHE_SECONDS. `clock` measures this time, and must advance while the process is
-    frozen. A missing or empty value is not cached. The previous value is used while Secrets Manager is unavailable.
+    A value is cached for SECRET_CACHE_SECONDS according to `clock`, which must advance while the process is frozen. A
+    missing or empty value is not cached. While Secrets Manager is unavailable, the previous value is used.
 
     Raises:
         InvalidSettingsError: the secret at SECRETS_ARN is not a JSON object with string values.
@@ -175,7 +174,7 @@ def _fetch(arn: str, name: Name, cached: _CachedSecret | None) -> Mapping[str, S
     except ServiceUnavailableError as error:
         if cached is None or name not in cached.values:
             raise
-        logger.warning("A secret cannot be read. Its previous value is used", error=str(error))
+        logger.warning("A secret could not be read: its previous value is used", error=str(error))
         return cached.values
     try:
         values = json.loads(response.get("SecretString") or "")

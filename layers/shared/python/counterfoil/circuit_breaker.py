@@ -34,28 +34,28 @@ from counterfoil.settings import Settings
 DESTINATION = "destination:"
 """Name prefix of breakers for services that only one tenant uses."""
 STATE_CACHE_SECONDS = timedelta(seconds=1)
-"""Cache TTL, so that a series of quick calls needs only one query."""
+"""Cache TTL of a breaker's state. It saves queries during a series of quick calls."""
 MAX_OPEN_SECONDS = 600.0
 """Maximum open time that exponential backoff can reach."""
 MAX_RETRY_AFTER_SECONDS = 3600.0
 """Maximum open time that a service can request. A single Retry-After header, possibly from a proxy, must not block
 calls for a day."""
 OPEN_JITTER = 0.5
-"""Deferred work items are spread over this share of `open_seconds`."""
+"""Fraction of `open_seconds` over which the next attempts of deferred work items are spread."""
 
 logger = Logger()
 
 _READ = "SELECT generation, failures, open_count, opened_at, open_until, is_probing FROM breaker WHERE name = %(name)s"
 
-# Claims the single probe. `open_until` is also the probe's expiry, so that another process can probe after a crash. If
-# two processes try to claim it, the second one sees a future `open_until` when it gets the row lock.
+# Claims the probe. It expires at the new `open_until`, so another process can probe after a crash. If two processes try
+# to claim the probe, the second one sees the new `open_until` when it gets the row lock.
 _CLAIM_PROBE = """
 UPDATE breaker SET generation = generation + 1, open_until = %(until)s, is_probing = true
 WHERE name = %(name)s AND open_until <= %(now)s
 RETURNING generation, failures, open_count, opened_at, open_until, is_probing
 """
 
-# Transitions at the end of a call. Each returns whether the breaker is then open, or no row if the call began in an
+# Transitions at the end of a call. Each returns true if the breaker is now open, or no row if the call began in an
 # earlier generation.
 _REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
 
@@ -118,8 +118,8 @@ class _State:
 def open_seconds(open_count: int, open_seconds: float, retry_after: float | None) -> timedelta:
     """Return how long a breaker stays open after `open_count` (>= 1) consecutive openings.
 
-    This is open_seconds * 2^(open_count - 1), at most ten minutes, or `retry_after` seconds if that is longer, at most
-    one hour.
+    The time is `open_seconds` * 2^(open_count - 1), limited to ten minutes. A longer `retry_after`, limited to one
+    hour, takes precedence.
     """
     backoff = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
     return timedelta(seconds=max(backoff, min(MAX_RETRY_AFTER_SECONDS, retry_after or 0.0)))
@@ -138,10 +138,10 @@ class Breakers:
         probe_seconds: float = 90,
         spread: Callable[[], float] = random.random,
     ) -> None:
-        """`failures` in a row open a breaker, first for `open_seconds`.
+        """Open a breaker after `failures` consecutive failures, the first time for `open_seconds`.
 
         `probe_seconds` must be longer than any guarded call, because another process may probe after this time.
-        `spread` returns numbers from 0 to 1 that spread deferred work items.
+        `spread` returns random numbers from 0 to 1, which spread the next attempts of deferred work items.
         """
         self._database = database
         self._clock = clock

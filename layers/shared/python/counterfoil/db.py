@@ -31,14 +31,14 @@ Connection = psycopg.Connection[TupleRow]
 T = TypeVar("T")
 
 CONFLICT_ATTEMPTS = 3
-"""Maximum attempts at a transaction that fails with conflicts."""
+"""Maximum number of attempts at a transaction that fails with a conflict each time."""
 CONNECT_SECONDS = 10
 KEEPALIVE_SECONDS = 5
 """Idle time before TCP probes the peer, and interval between probes."""
 LOCK_SECONDS = 10
 """Maximum wait for a lock. It is shorter than any lease, so a waiting attempt fails before its lease expires."""
 IDLE_SECONDS = 8
-"""Maximum pause inside a transaction. A frozen Lambda environment must not hold its locks for longer."""
+"""Maximum idle time in a transaction. A frozen Lambda environment must not hold its locks for longer."""
 TRANSACTION_SECONDS = 60
 """Maximum duration of a transaction, unless its caller sets another limit."""
 SHORT_TRANSACTION_SECONDS = 6
@@ -114,7 +114,7 @@ def retry_on_conflict(action: Callable[[], T]) -> T:
     """Run `action`, which opens a transaction, and repeat it after a conflict.
 
     Raises:
-        ConflictError: it failed with a conflict CONFLICT_ATTEMPTS times.
+        ConflictError: each of CONFLICT_ATTEMPTS attempts failed with a conflict.
     """
     for _ in range(CONFLICT_ATTEMPTS - 1):
         try:
@@ -146,7 +146,7 @@ class TransactionOptions(NamedTuple):
 
 @lru_cache(maxsize=1_000)
 def _statements(options: TransactionOptions) -> bytes:
-    """Return the statements that begin a transaction. They are cached for each tenant."""
+    """Return the statements that begin a transaction. The cache has an entry per tenant."""
     composed = _OPEN.format(
         setting=options.setting,
         value=options.value,
@@ -168,7 +168,7 @@ class _TextsDumper(Dumper):
 
 
 class _StrDumper(Dumper):
-    """Dumps arrays of values whose Python text form is valid in PostgreSQL."""
+    """Dumps arrays of values whose `str` is a valid PostgreSQL literal."""
 
     def dump(self, obj: list[Any]) -> bytes:
         return ("{" + ",".join(map(str, obj)) + "}").encode()
@@ -207,18 +207,18 @@ def _find_dumper(values: list[Any]) -> type[Dumper] | None:
 
 
 class _ListDumper(ListDumper):
-    """Converts lists to arrays.
+    """Converts lists to arrays, without inspecting each element if all have the same simple type.
 
-    A list that contains only texts, UUIDs, integers or booleans is converted as a whole. psycopg would inspect each
-    element. For a search by thirty keys, this converts the five arrays in 16 microseconds instead of 80.
+    The simple types are texts, UUIDs, integers and booleans. For a search by thirty keys, converting the five arrays
+    takes 16 microseconds. psycopg's own dumper takes 80, because it inspects each element.
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
-        """Return the dumper for a list of one such type, or psycopg's key for any other list."""
+        """Return the dumper for a list of one simple type, or psycopg's key for any other list."""
         return _find_dumper(obj) or super().get_key(obj, format)
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # type: ignore[override]  # noqa: A002
-        """Return the dumper for a list of one such type, or psycopg's dumper for any other list."""
+        """Return the dumper for a list of one simple type, or psycopg's dumper for any other list."""
         dumper = _find_dumper(obj)
         return super().upgrade(obj, format) if dumper is None else dumper(list, self._tx)
 
@@ -227,7 +227,7 @@ psycopg.adapters.register_dumper(list, _ListDumper)
 
 
 class BoundedConnection(psycopg.Connection[TupleRow]):
-    """A connection that stops waiting at its deadline, because a hung server enforces no timeout."""
+    """A connection that stops waiting at its deadline, because a hung server does not enforce timeouts."""
 
     deadline = inf
     """Time on the monotonic clock at which the connection is closed."""
@@ -250,7 +250,7 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
 class DatabaseClock:
     """The server's clock: this process's clock, corrected at the start of each transaction.
 
-    Leases, due times and send times from all processes are compared with each other, so they use one clock.
+    Leases, due times and send times come from many processes. They are comparable because all use the server's clock.
     """
 
     def __init__(self, local: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -266,8 +266,8 @@ class DatabaseClock:
     def set(self, now: datetime, requested_at: datetime) -> None:
         """Correct the clock to the server's time `now`, which was requested at local time `requested_at`.
 
-        The clock is not changed if it showed `now` at any moment since the request. This prevents a slow response from
-        making a correct clock wrong.
+        If the clock showed `now` at any moment since the request, it is not changed. Otherwise, a slow response could
+        make a correct clock wrong.
         """
         self._offset = min(max(self._offset, requested_at - now), self.local() - now)
         self.is_set = True
@@ -285,7 +285,8 @@ class Database:
             min_size=0,
             max_size=max_connections,
             timeout=CONNECT_SECONDS,
-            # While the database is unavailable, the pool doubles its retry delay, and resets it after this time.
+            # While the database is unavailable, the pool doubles its retry delay until this time has passed, and then
+            # starts over.
             reconnect_timeout=CONNECT_SECONDS,
             kwargs={
                 "autocommit": True,  # `_OPEN` begins each transaction together with its settings
@@ -380,7 +381,7 @@ class Database:
                 self._roll_back(connection)
                 if isinstance(error, psycopg.Error):
                     raise translate_error(error) from error
-                if isinstance(error, UnicodeEncodeError):  # a Python error that psycopg does not map
+                if isinstance(error, UnicodeEncodeError):  # a Python error that psycopg raises unchanged
                     raise RejectedStatementError("PostgreSQL cannot store a text with half a surrogate pair") from error
                 raise
             try:
@@ -397,9 +398,9 @@ class Database:
     def _open_transaction(self, options: TransactionOptions) -> BoundedConnection:
         """Return a connection with a new transaction.
 
-        The first statement fails on a pooled connection that was lost while the environment was frozen or the database
-        was unavailable. In this case, the next connection is tried. This saves a separate statement that would check
-        each connection.
+        A pooled connection may have been lost while the environment was frozen or the database was unavailable. Then
+        its first statement fails, and the next connection is tried. This needs no extra statement to check each
+        connection.
         """
         lost_connections, deadline = 0, monotonic() + options.seconds + SERVER_GRACE_SECONDS
         while True:
@@ -441,7 +442,7 @@ def maintenance_connection(database: Database, *, seconds: float | None = None) 
     """Open a transaction as counterfoil_maintenance. `database` must connect as this user.
 
     After `seconds`, PostgreSQL ends the transaction. Raises the same errors as `Database.tenant`. The delivery role is
-    not sufficient, because workers can use it, and they must not see people's addresses or delete expired rows.
+    not sufficient: workers can use it, and they must not see people's addresses or delete expired rows.
     """
     with database.delivery(seconds=seconds) as connection:
         connection.execute("SET LOCAL ROLE counterfoil_maintenance")

@@ -1,7 +1,7 @@
 """Calls to URLs that tenants choose: to public hosts over HTTPS, and to allowlisted internal hosts.
 
-A name is resolved once. The call connects to one of the checked addresses and never resolves the name again, so a name
-server cannot return another address for the call. The Host header, SNI and the certificate check use the name.
+A host name is resolved once, and the call connects to one of the addresses that passed the check. A name server
+therefore cannot return a different address for the call. The Host header, SNI and the certificate check use the name.
 Redirects are not followed, and proxies are not used.
 """
 
@@ -23,8 +23,8 @@ PORTS = frozenset({443, 8443})
 Network = IPv4Network | IPv6Network
 
 _UNICAST = ip_network("2000::/3")
-"""All global IPv6 addresses assigned so far. IPv6 forms of IPv4 addresses are outside this range, except the networks
-listed below."""
+"""All global IPv6 addresses assigned so far. IPv6 addresses that embed an IPv4 address are outside this range, except
+for the networks listed below."""
 _SPECIAL_NETWORKS: tuple[Network, ...] = tuple(
     map(
         ip_network,
@@ -39,7 +39,7 @@ _SPECIAL_NETWORKS: tuple[Network, ...] = tuple(
         ),
     )
 )
-"""Ranges from IANA's special-purpose registries that `is_global` permits in some Python versions, and a cloud
+"""Ranges from IANA's special-purpose registries that `is_global` accepts in some Python versions, and a cloud
 provider's internal host."""
 
 MAX_URL_CHARS = 2048
@@ -52,7 +52,7 @@ def is_public(address: str) -> bool:
     """Return True if an IP address is public.
 
     Private, shared, loopback, link-local (metadata services), multicast, reserved and documentation addresses are not
-    public. IPv6 forms that contain an IPv4 address are not public either: mapped, compatible, NAT64, 6to4, Teredo.
+    public. IPv6 addresses that embed an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) are not public either.
     """
     ip = ip_address(address)
     if ip.version == 6 and ip not in _UNICAST:
@@ -90,20 +90,20 @@ class Egress:
     """Client for calls to URLs that tenants choose."""
 
     def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolve_host) -> None:
-        """`allowlist` contains `host:port` or networks (`10.1.0.0/16`).
+        """Permit public hosts and the `allowlist`, whose entries are `host:port` or networks (`10.1.0.0/16`).
 
-        They may be internal, and may also be called over HTTP.
+        Entries of the allowlist may be internal, and may also be called over HTTP.
         """
         self._endpoints = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
         self._resolve = resolve
 
     def public_only(self) -> "Egress":
-        """Return the same client without the allowlist."""
+        """Return a client with an empty allowlist."""
         return Egress((), self._resolve)
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str], *, seconds: float = TOTAL_SECONDS) -> int:
-        """Send `content` and return the status, which is 2xx. The response body is not read.
+        """Send `content` and return the status, which is 2xx. Do not read the response body.
 
         Raises:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
@@ -121,7 +121,7 @@ class Egress:
         seconds: float = TOTAL_SECONDS,
         max_body_bytes: int | None,
     ) -> EgressResponse:
-        """Make one call and return its response, which is 2xx.
+        """Make one call and return its response. The status is 2xx.
 
         If `max_body_bytes` is None, the body is not read. A longer body is truncated and is not an error, because the
         server has already processed the request.
@@ -192,14 +192,14 @@ class Egress:
         )
 
     def _is_allowed(self, host: str, port: int, ip: str | None) -> bool:
-        """Return True if the allowlist contains this address."""
+        """Return True if the allowlist contains this endpoint or IP address."""
         if f"{host}:{port}" in self._endpoints:
             return True
         return ip is not None and any(ip_address(ip) in network for network in self._networks)
 
 
 def _rejection(scheme: str, host: str, port: int) -> str | None:
-    """Return the reason why an address outside the allowlist is not permitted, or None if it is."""
+    """Return the reason why a scheme or port is not permitted outside the allowlist, if any."""
     if scheme != "https":
         return f"{host} may not be called: only https is permitted"
     if port not in PORTS:
@@ -216,7 +216,7 @@ def _join_ports(ports: frozenset[int]) -> str:
 
 
 def _parse_ip(host: str) -> str | None:
-    """Return the IP address if a host is one, in any notation, or None if it is a name."""
+    """Return the IP address if `host` is one in any notation, or None if it is a name."""
     host = host.removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return "127.0.0.1"

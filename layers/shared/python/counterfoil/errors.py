@@ -16,10 +16,10 @@ CounterfoilError
  │    ├── UnknownTenantError         work for a tenant that does not exist
  │    ├── TooManyDeferralsError      a work item was deferred too often
  │    ├── DataIntegrityError         stored data contradicts itself
- │    ├── RejectedRequestError       a call to a service was refused (4xx)
- │    │    ├── VersionConflictError  a change to an outdated version
+ │    ├── RejectedRequestError       a service rejected a call (4xx)
+ │    │    ├── VersionConflictError  a change expects an outdated version
  │    │    └── ContextWindowError    a prompt or an answer exceeds the model's limits
- │    └── RejectedStatementError     PostgreSQL refused a statement: a constraint, a type, a missing privilege
+ │    └── RejectedStatementError     PostgreSQL rejected a statement: a constraint, a type, a missing privilege
  ├── DeferredError                   not a failure: the attempt ends without being counted
  │    └── BreakerOpenError           the circuit breaker of a required service is open
  └── StaleClaimError                 a newer claim exists: this attempt must not write
@@ -40,7 +40,7 @@ class CounterfoilError(Exception):
     code: str | None = None
     """Stable name of the failure. Dead letters with the same code form one group, regardless of the message.
 
-    None for errors with many causes, such as rejected calls. Their dead letters are grouped by the message, without
+    None for errors with many causes, such as rejected calls. Their dead letters are grouped by message, ignoring
     numbers and quoted names.
     """
 
@@ -68,7 +68,7 @@ class ServiceUnavailableError(TransientError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds to wait before the next call, if the service requested a delay."""
+        """Delay in seconds that the service requested before the next call, or None."""
 
 
 class InvalidLlmResponseError(TransientError):
@@ -169,9 +169,9 @@ class DeferredError(CounterfoilError):
         self.until = until
         """Time of the next attempt."""
         self.is_over = is_over
-        """Returns True if the obstacle was removed, so that the next attempt can start immediately. It is called with
-        the connection, in the transaction that parks the work item. A transaction that removes the obstacle must lock
-        the work item first."""
+        """Called with the connection in the transaction that parks the work item. Returns True if the reason for
+        deferral no longer exists, so the next attempt can start immediately. A transaction that removes the reason must
+        lock the work item first."""
 
 
 class BreakerOpenError(DeferredError):
@@ -189,14 +189,14 @@ def code_of(error: BaseException) -> str | None:
 
 _OWN_PACKAGES = ("counterfoil.", "functions.")
 _MAX_FRAMES = 40
-"""Maximum lines of a stored traceback. The last lines are stored."""
+"""Maximum number of lines in a stored traceback. Earlier lines are dropped."""
 
 
 def own_frames(error: BaseException) -> str | None:
-    """Return Counterfoil's own frames from the tracebacks of an error and its causes.
+    """Return Counterfoil's own frames from the tracebacks of an error and its causes, or None if absent.
 
     Each frame is one line with module, line number and function. Messages and local variables are omitted, because
-    they can quote documents. Returns None if there are no such frames.
+    they can quote documents.
     """
     lines: list[str] = []
     cause: BaseException | None = error
@@ -231,7 +231,8 @@ def safe_message(error: BaseException, *, for_log: bool = False) -> str:
             if isinstance(error, InvalidLlmResponseError | UnknownTenantError) and for_log
             else str(error)
         )
-        return message.encode(errors="replace").decode().replace("\x00", "?")  # PostgreSQL cannot store other texts
+        # PostgreSQL cannot store NUL or lone surrogates.
+        return message.encode(errors="replace").decode().replace("\x00", "?")
     location = ""
     traceback = error.__traceback__
     while traceback is not None:

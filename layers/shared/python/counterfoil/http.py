@@ -47,7 +47,7 @@ _BODY_HEADERS = {"content-encoding", "content-length", "transfer-encoding"}
 _IDENTITY_ENCODINGS = {"", "identity"}
 _DEFLATE_ENCODINGS = {"deflate", "gzip", "x-gzip"}
 _GRACE_SECONDS = 1.0
-"""Maximum seconds of a call's total time that are reserved for returning a truncated body."""
+"""Maximum seconds of a call's total time that are reserved for returning a partial body."""
 _TRUNCATED = "truncated"
 """Response extension: true if the body is truncated or unreadable."""
 
@@ -96,7 +96,7 @@ def send(  # noqa: PLR0913
 
     `connect` and `read` limit the seconds without progress, and `total` limits the whole call including DNS.
     `check_response` raises an error if the response is not acceptable. If `max_body_bytes` is None, the body is not
-    read. A body that is too long, incomplete or cannot be decompressed is an error. If `truncate` is True, the
+    read. A body that is too long, incomplete or impossible to decompress is an error. If `truncate` is True, the
     beginning of the body is returned instead (see `is_truncated`), because the server has already processed the
     request. For a compressed body, the limit applies to the decompressed bytes, and decompression stops there.
     Certificates must be trusted by the system or by SSL_CERT_FILE.
@@ -138,7 +138,7 @@ def send(  # noqa: PLR0913
 def _run_call(
     call: Callable[[], httpx.Response], url: str, call_socket: "_CallSocket", total: float, grace: float
 ) -> httpx.Response:
-    """Return the result of `call` within `total` seconds, including `grace` seconds for a truncated body.
+    """Return the result of `call` within `total` seconds, including `grace` seconds for a partial body.
 
     Raises the same errors as `send`.
     """
@@ -151,7 +151,8 @@ def _run_call(
         failure = translate_error(error)
     except ValueError as error:  # an invalid value in the request; the error quotes it
         failure = RejectedRequestError(f"{_url_host(url)} could not be called: {type(error).__name__}")
-    raise failure  # outside the handlers, so that its context is not an error that can contain secrets
+    # Raised outside the handlers, because the original error would become the context and can contain secrets.
+    raise failure
 
 
 def run_with_deadline(
@@ -159,8 +160,8 @@ def run_with_deadline(
 ) -> T:
     """Run `function` in a new thread and return its result within `seconds`.
 
-    When the time is up, `abandon` is called and must make the function end. The function can still return within
-    another `grace` seconds. Its errors are raised unchanged.
+    When the time is up, `abandon` is called and must make the function end. A result within another `grace` seconds is
+    still returned. The function's errors are raised unchanged.
 
     Raises:
         TimeoutError: the function did not return in time.
@@ -180,7 +181,7 @@ def run_with_deadline(
         if future.done() or not grace:
             raise
         abandon()
-        with suppress(Exception):  # the function may fail when it is abandoned
+        with suppress(Exception):  # a failure after `abandon` is expected
             return future.result(grace)
         raise
     finally:
@@ -313,7 +314,7 @@ def _body_error(response: httpx.Response, size: int, max_body_bytes: int) -> Exc
         return RejectedRequestError(f"{_host(response)} answered with more than {max_body_bytes} bytes")
     if _content_encoding(response) not in _DEFLATE_ENCODINGS:
         return RejectedRequestError(f"{_host(response)} answered in an encoding that was not requested")
-    return httpx.DecodingError("Not in its encoding", request=response.request)
+    return httpx.DecodingError("The body is not in its declared encoding", request=response.request)
 
 
 def _content_encoding(response: httpx.Response) -> str:

@@ -1,4 +1,4 @@
-"""All kinds of work items, for code that handles every worker."""
+"""All kinds of work items, for code that covers every worker."""
 
 from counterfoil.delivery.work import WORK_KINDS
 from counterfoil.documents import kinds as _documents  # noqa: F401  # each import registers its kinds

@@ -1,6 +1,6 @@
 """Counterfoil's metrics, and the function that writes them in CloudWatch's embedded metric format.
 
-CloudWatch extracts the metrics from the log, so writing them needs no call that could fail or block.
+CloudWatch extracts the metrics from the log, so writing them requires no call that could fail or block.
 """
 
 import json
@@ -35,11 +35,11 @@ class Metric(StrEnum):
     FAILED = "Failed"
     """Work items that failed permanently."""
     RETRIES = "Retries"
-    """Attempts that failed and are followed by a retry."""
+    """Failed attempts that will be retried."""
     DEFERRED = "Deferred"
     """Attempts that were deferred for lack of time, or because a circuit breaker is open."""
     STALE_CLAIMS = "StaleClaims"
-    """Attempts with a stale claim."""
+    """Attempts that stopped because their claim was stale."""
     SUPERSEDED = "Superseded"
     """Messages dropped because a newer revision of their work item exists."""
     OUTCOME_NOT_WRITTEN = "OutcomeNotWritten"
@@ -55,7 +55,7 @@ class Metric(StrEnum):
 
     # By worker and type of error, for each batch of messages.
     ERRORS = "Errors"
-    """Attempts that failed or whose workers were lost, and unreadable messages."""
+    """Failed attempts, attempts whose worker was lost, and unreadable messages."""
 
     # By worker, from every function that sends messages.
 
@@ -64,13 +64,13 @@ class Metric(StrEnum):
 
     # By worker, from the archiver of dead-letter queues.
     DLQ_RETAINED = "DlqRetained"
-    """Messages that could not be settled, and stay in the dead-letter queue until the next attempt."""
+    """Messages that could not be archived, and stay in the dead-letter queue until the next attempt."""
     RETURNED_UNATTEMPTED = "ReturnedUnattempted"
     """Work items returned from the dead-letter queue without any attempt."""
 
     # By worker. The watchdog writes them each minute, from PostgreSQL and SQS.
     STUCK_IN_PROGRESS = "StuckInProgress"
-    """Work items in progress whose lease expired long ago."""
+    """Work items in progress that were claimed at least 10 minutes ago and whose lease has expired."""
     OUTBOX_OVERDUE = "OutboxOverdue"
     """Overdue messages in the outbox."""
     PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
@@ -78,7 +78,7 @@ class Metric(StrEnum):
     OLDEST_PENDING_SECONDS = "OldestPendingSeconds", MetricUnit.Seconds
     """Age of the oldest due work item."""
     WAITING_FOR_RETRY = "WaitingForRetry"
-    """Pending work items with an earlier attempt."""
+    """Pending work items with at least one earlier attempt."""
     PENDING_DEAD_LETTERS = "PendingDeadLetters"
     """Pending dead letters."""
     QUEUE_DEPTH = "QueueDepth"
@@ -100,7 +100,7 @@ class Metric(StrEnum):
 
     # Without dimensions. The watchdog writes them each minute, from S3.
     UPLOADS_WITHOUT_EVENT = "UploadsWithoutEvent"
-    """Uploads and mail whose S3 event was lost. Each counts once, when its event can no longer arrive."""
+    """Uploads and mail whose S3 event was lost. Each counts once, as soon as its event can no longer arrive."""
     UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
     """Time since the last complete bucket listing began. A lost upload is found within this time."""
 
@@ -111,12 +111,12 @@ class Metric(StrEnum):
     OFFERS_FAILED = "OffersFailed"
     """Users whose offers failed with a pending dead letter."""
     OFFERS_OVERDUE = "OffersOverdue"
-    """Users whose offers are still pending at 10:00."""
+    """Users whose offers are pending after 10:00, or for late users more than an hour after they joined."""
 
     OFFERS_INCOMPLETE_PERCENT = "OffersIncompletePercent", MetricUnit.Percent
     """Share of users without offers at 10:00, for the date and time zone with the largest share."""
     OFFERS_USER_SECONDS = "OffersUserSeconds", MetricUnit.Seconds
-    """95th percentile of the computing time per user in the last 15 minutes."""
+    """95th percentile of shard durations in the last 15 minutes, weighted by the users of each shard."""
 
     # Without dimensions. The watchdog writes it each hour.
     DUPLICATE_OFFERS = "DuplicateOffers"
@@ -134,9 +134,9 @@ class Metric(StrEnum):
 
     # Without dimensions. The scheduler of daily offers writes them each hour.
     POOLS_PINNED = "PoolsPinned"
-    """Pools that were pinned or extended by late profiles."""
+    """Pools that were pinned, or extended by shards of late users."""
     POOLS_NOT_PINNED = "PoolsNotPinned"
-    """Pools that failed or for which no time was left."""
+    """Pools that failed, or that the scheduler had no time for."""
 
     # Without dimensions, from a deployment's migrations.
     DEPLOYMENTS = "Deployments"
@@ -148,16 +148,16 @@ class Metric(StrEnum):
 
 
 def emit(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
-    """Write metrics as one log line, both with `dimensions` and without them, for alarms on totals.
+    """Write metrics to the log, with `dimensions` and also without dimensions, for alarms on totals.
 
-    A list becomes an array, which CloudWatch needs for percentiles. Empty lists are skipped, and values beyond
-    MAX_VALUES go to further lines. The function is thread-safe, because each line is one write.
+    A list becomes an array, which CloudWatch requires for percentiles. Empty lists are skipped, and values beyond
+    MAX_VALUES go to further lines. The function is thread-safe, because each line is a single write.
     """
     series = {
         metric: [float(value)] if isinstance(value, int | float) else [float(item) for item in value]
         for metric, value in values.items()
     }
-    # A new serializer, because Powertools adds the service to the dimensions of a shared one.
+    # A new serializer for each call, because Powertools adds the service to the dimensions of a shared one.
     serializer = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
     if dimensions:
         serializer.dimension_sets.append({})

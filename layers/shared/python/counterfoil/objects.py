@@ -19,7 +19,7 @@ Page = dict[str, Any]
 
 
 class UnfinishedError(ServiceUnavailableError):
-    """Too little time was left. `erased` is the number of versions already erased."""
+    """Time ran out before every version was erased. `erased` is the number of versions erased so far."""
 
     def __init__(self, erased: int) -> None:
         super().__init__("There was not enough time to erase every object. The next run continues.")
@@ -37,12 +37,12 @@ def erase(
 ) -> int:
     """Erase every version of the object `key`, or of every object below `key` if it ends with a slash.
 
-    `version` limits this to one version, and `before` to versions last modified at or before this time. Versions in
-    `retained` are not erased. Incomplete multipart uploads are aborted. Returns the number of versions and delete
-    markers erased.
+    If `version` is given, only this version is erased. If `before` is given, only versions last modified at or before
+    this time are erased. Versions in `retained` are not erased. Incomplete multipart uploads are aborted. Returns the
+    number of versions and delete markers erased.
 
     Raises:
-        UnfinishedError: too little time was left; call it again.
+        UnfinishedError: too little time was left. Call the function again.
         ServiceUnavailableError, RejectedRequestError: S3 did not erase everything.
     """
     s3 = aws.client("s3")
@@ -89,7 +89,7 @@ def erase(
         if failures:
             codes = ", ".join(sorted({failure.get("Code", "unknown") for failure in failures}))
             raise ServiceUnavailableError(f"S3 did not erase {len(failures)} of {len(versions)} versions: {codes}")
-        erased += len(versions)  # the same page is listed again, because a marker must not name an erased version
+        erased += len(versions)  # List the same page again, because a marker must not name an erased version.
 
 
 def _next_markers(page: Page, *markers: str) -> dict[str, str]:

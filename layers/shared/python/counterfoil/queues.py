@@ -1,18 +1,19 @@
-"""Worker queues: their depth and history, firing alarms, and how queues are paused and resumed.
+"""Worker queues: depth, history, firing alarms, pausing and resuming.
 
 A trigger adds a row to `finished_work` in the transaction that settles a work item (migrations/0015.queues.sql). Each
-minute the watchdog adds up these rows per tenant and in total, deletes them, and records the backlog with the sums. A
-reader needs sixty rows per worker, regardless of the load. All times come from the database's clock.
+minute, the watchdog adds up these rows per tenant and in total, deletes them, and records the sums and the backlog. The
+history of a worker is therefore sixty rows, regardless of the load. All times come from the database's clock.
 
 A pause is a row in `queue_pause`, which is committed with an audit entry before AWS is called. Then the worker's event
-source mappings ("mappings" below) are disabled: no message is received, so none loses a receive. A process that changes
-a mapping locks the row and applies its current state, so the last change to a mapping applies the last request.
+source mappings ("mappings" below) are disabled. Messages are no longer received, so their receive counts do not change.
+A process that changes a mapping locks the row and applies its current state, so the last change to a mapping applies
+the last request.
 
 A mapping can differ from the row if a process ended before it called Lambda, if Lambda rejected the call, or if a
-deployment enabled the mapping. The watchdog reconciles them each minute. It always disables the mappings of a paused
-queue again. It enables those of a resumed queue until that succeeds once, so that a mapping that an operator disables
-in AWS later stays disabled. The watchdog also takes the lock (`lock_pause`) before it enables a queue whose service has
-recovered.
+deployment enabled the mapping. The watchdog reconciles such differences each minute. It always disables the mappings of
+a paused queue. It enables the mappings of a resumed queue only until this has succeeded once. If an operator disables a
+mapping in AWS after that, the mapping stays disabled. The watchdog also takes the lock (`lock_pause`) before it enables
+a queue whose service has recovered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ class AlarmState:
     """An alarm in state ALARM."""
 
     name: str
-    """Name without ALARM_PREFIX: the worker's name and that of a runbook page."""
+    """Name without ALARM_PREFIX: the worker's name followed by the name of a runbook page."""
     since: datetime | None
     description: str | None
 
@@ -144,10 +145,10 @@ DISPLAYED_MINUTES = timedelta(hours=1)
 RETENTION = timedelta(hours=2)
 MINUTE = timedelta(minutes=1)
 MAX_FINISHED_ROWS = 100_000
-"""Maximum rows of `finished_work` that one run adds up."""
+"""Maximum number of `finished_work` rows per run."""
 _MINUTES = DISPLAYED_MINUTES // MINUTE
 
-# Unassigned work items and those of deleted tenants count only in the total.
+# Unassigned work items and work items of deleted tenants count only toward the total.
 _ROLL_UP = """
 WITH finished AS (
     DELETE FROM finished_work WHERE ctid = ANY (ARRAY(SELECT ctid FROM finished_work LIMIT %(at_once)s))
@@ -165,8 +166,8 @@ SET succeeded = m.succeeded + excluded.succeeded, skipped = m.skipped + excluded
     failed = m.failed + excluded.failed
 """
 
-# A work item is due at the end of its delay, or when its message is created if it has no delay. LIMIT makes PostgreSQL
-# probe the index.
+# A work item is due at the end of its delay. Without a delay, it is due when its message is created. LIMIT makes
+# PostgreSQL look up each work item in the index.
 _BACKLOG = """
 SELECT {worker} AS worker, t.tenant_id, count(*) AS pending,
        extract(epoch FROM %(now)s - min(due.since) FILTER (WHERE due.since <= %(now)s))::int AS oldest_seconds
@@ -219,7 +220,7 @@ _RUNNING = "SELECT {worker}, count(*) FROM {table} WHERE {status} = 'in-progress
 
 @dataclass(frozen=True)
 class MinuteSeries:
-    """One hour in complete minutes, oldest first; the current minute is not included."""
+    """Numbers per minute for the last 60 complete minutes, oldest first."""
 
     succeeded: Sequence[int]
     skipped: Sequence[int]
@@ -241,11 +242,11 @@ class Backlog:
 
 @dataclass(frozen=True)
 class QueueHistory:
-    """The last hour of one worker."""
+    """A worker's last hour."""
 
     series: MinuteSeries
     backlog: Backlog | None
-    """None if it was not recorded within the hour."""
+    """None if no backlog was recorded in the last hour."""
 
 
 def roll_up_minutes(connection: Connection, now: datetime) -> int:
@@ -279,7 +280,7 @@ def record_depths(connection: Connection, workers: Sequence[str], depths: Mappin
 
 
 def last_recorded_at(connection: Connection, workers: Sequence[str], now: datetime) -> datetime | None:
-    """Return the last minute within the hour for which a backlog was recorded, if any.
+    """Return the last minute for which a backlog was recorded, or None if it is over an hour ago.
 
     Runs in a transaction of the delivery role.
     """
@@ -296,10 +297,10 @@ def last_hour(
     last_recorded: datetime | None,
     tenant_id: UUID | None,
 ) -> dict[str, QueueHistory]:
-    """Return the last hour by worker, for one tenant or in total (None).
+    """Return the last hour of each worker, for one tenant or in total (None).
 
-    Requires the tenant's transaction, or for the total one of the delivery role. `last_recorded` comes from
-    `last_recorded_at`: a worker without a row for that minute had no backlog.
+    Requires the tenant's transaction, or a transaction of the delivery role for the total. `last_recorded` comes from
+    `last_recorded_at`. A worker without a row for that minute had no backlog.
     """
     values = {"workers": list(workers), "from": first_minute(now), "tenant": tenant_id}
     rows = connection.execute(minute_stats_query(tenant_id), values).fetchall()
@@ -312,12 +313,12 @@ def last_hour(
 
 
 def minute_stats_query(tenant_id: UUID | None) -> Composed:
-    """Return the statement that reads the minutes of one tenant or the total (None) from the index."""
+    """Return the statement that reads one tenant's minutes, or the total (None), from the index."""
     return SQL(_READ).format(SQL("IS NULL" if tenant_id is None else "= %(tenant)s"))
 
 
 def running_counts(connection: Connection, workers: Sequence[str]) -> dict[str, int]:
-    """Return the number of running attempts by worker that are visible to the transaction."""
+    """Return the number of work items in progress by worker, as far as the transaction can see them."""
     kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
         return {}
@@ -347,10 +348,10 @@ def _for_kind(template: str, kind: WorkKind) -> Composed:
 
 
 LAMBDA_SETTLE_TIME = timedelta(minutes=2)
-"""Time after which a call to Lambda has taken effect, even if its caller lost the lock. Until then, the watchdog checks
-the mappings of a resumed queue."""
+"""Maximum time until a call to Lambda takes effect, even if its caller has lost the lock. Until then, the watchdog
+keeps checking the mappings of a resumed queue."""
 MAPPING_TIMEOUT_SECONDS = 15.0
-"""Seconds needed to reconcile one mapping, with two calls of at most 7 s each."""
+"""Time reserved to reconcile one mapping, with two calls of at most 7 seconds each."""
 
 
 class PauseConflictError(RejectedRequestError):
@@ -359,7 +360,7 @@ class PauseConflictError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class QueuePause:
-    """The last request to pause or resume a queue."""
+    """State of a queue after the last request to pause or resume it."""
 
     worker: str
     is_paused: bool
@@ -367,7 +368,7 @@ class QueuePause:
     changed_by: str
     changed_at: datetime
     is_applied: bool
-    """Whether it was applied to all mappings."""
+    """Whether the request was applied to all mappings."""
     version: int
 
 
@@ -385,8 +386,8 @@ class PauseRequest:
 
 
 _PAUSE_COLUMNS = ", ".join(QueuePause.__dataclass_fields__)
-_LOCK_PAUSE = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause WHERE worker = %s FOR UPDATE"  # noqa: S608  # names alone
-_LIST_PAUSES = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause ORDER BY worker"  # noqa: S608  # names alone
+_LOCK_PAUSE = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause WHERE worker = %s FOR UPDATE"  # noqa: S608  # only column names
+_LIST_PAUSES = f"SELECT {_PAUSE_COLUMNS} FROM queue_pause ORDER BY worker"  # noqa: S608  # only column names
 
 _SAVE_PAUSE = f"""
 INSERT INTO queue_pause (worker, is_paused, reason, changed_by, changed_at)
@@ -396,18 +397,18 @@ SET is_paused = excluded.is_paused, reason = excluded.reason, changed_by = exclu
     changed_at = excluded.changed_at, is_applied = false, version = queue_pause.version + 1
 WHERE queue_pause.version = %(expected_version)s
 RETURNING {_PAUSE_COLUMNS}
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 
 _MARK_APPLIED = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND version = %s AND NOT is_applied"
 
 
 def list_pauses(connection: Connection) -> dict[str, QueuePause]:
-    """Return the last request by worker. Runs in a transaction of the delivery role."""
+    """Return the state by worker. Requires a transaction of the delivery role."""
     return {row[0]: QueuePause(*row) for row in connection.execute(_LIST_PAUSES.encode())}
 
 
 def request_pause(database: Database, request: PauseRequest) -> QueuePause | None:
-    """Store a request with its audit entry. A request for the current state changes nothing.
+    """Store a request with an audit entry. A request for the current state changes nothing.
 
     Returns the stored state, or None if the queue was never paused and the request resumes it.
 
@@ -428,7 +429,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
             if saved_row is None:  # a concurrent request paused it first
                 raise PauseConflictError("The queue was paused or resumed after you read its state.")
             saved = QueuePause(*saved_row)
-            # A queue belongs to no tenant, so its entries are in the unassigned audit trail.
+            # A queue does not belong to a tenant, so its entries are in the unassigned audit trail.
             entry = AuditRecord(
                 request.by,
                 "queue-paused" if request.is_paused else "queue-resumed",
@@ -445,7 +446,7 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
 
 
 def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bool:
-    """Enable or disable a worker's mappings as last requested. Returns True if that succeeded for all.
+    """Enable or disable a worker's mappings as last requested. Return True if all were changed.
 
     Raises:
         DatabaseUnavailableError: the request is unknown.
@@ -459,7 +460,7 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
             pause = QueuePause(*row)
             versions.add(pause.version)
             all_applied = _switch_mapping(worker, mapping, is_enabled=not pause.is_paused) and all_applied
-    if not all_applied or len(versions) != 1:  # the caller that requested a newer version applies it
+    if not all_applied or len(versions) != 1:  # a concurrent request changed the version, and its caller applies it
         return False
     with database.delivery() as connection:
         connection.execute(_MARK_APPLIED, [worker, *versions])
@@ -486,8 +487,8 @@ def reconcile_pauses(
 ) -> list[str]:
     """Apply the last pause or resume request of every worker to mappings that differ from it.
 
-    Returns the workers whose mappings differed. If too little time is left for a worker, the next run reconciles its
-    mappings.
+    Returns the workers whose mappings differed. A worker for which too little time is left is skipped until the next
+    run.
 
     Raises:
         DatabaseUnavailableError: the requests are unknown.
@@ -529,7 +530,7 @@ def _mapping_state(mapping: UUID) -> str | None:
 
 
 def _switch_mapping(worker: str, mapping: UUID, *, is_enabled: bool) -> bool:
-    """Enable or disable a mapping. Returns False if that failed or another change is in progress."""
+    """Enable or disable a mapping. Return False if the call fails, for example during another change."""
     try:
         with aws.translate_errors():
             aws.client("lambda").update_event_source_mapping(UUID=str(mapping), Enabled=is_enabled)

@@ -1,4 +1,4 @@
-"""Settings of a function, read once from its environment."""
+"""Settings of a Lambda function, read once from its environment."""
 
 import os
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def _check_allowlist_entry(value: str) -> str:
 
 
 class WorkerSettings(BaseModel):
-    """Fields of a worker's row in the worker table that its code needs. Durations are in seconds."""
+    """The part of a worker's row in the worker table that its code reads. Durations are in seconds."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -54,7 +54,7 @@ class QueueSettings(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     urls: tuple[str, ...]
-    """URL of the queue, and of the retry queue if the worker has one."""
+    """URL of the queue, followed by that of the retry queue if the worker has one."""
     mappings: tuple[UUID, ...]
     """The event source mapping of each queue, in the same order."""
     limit: int = Field(ge=1)
@@ -62,7 +62,7 @@ class QueueSettings(BaseModel):
 
 
 class OidcSettings(BaseModel):
-    """OpenID Connect issuer that signs in the console's users. The API accepts its tokens."""
+    """OpenID Connect issuer that signs in users of the console. The API accepts its tokens."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -77,7 +77,7 @@ class OidcSettings(BaseModel):
     discovery: str
     """URL of the issuer's discovery document."""
     origins: tuple[str, ...]
-    """Origins that a browser needs for signing in, such as `https://host`."""
+    """Origins that the browser contacts to sign in, such as `https://host`."""
 
 
 class Settings(BaseModel):
@@ -87,19 +87,19 @@ class Settings(BaseModel):
 
     worker: Annotated[WorkerSettings | None, BeforeValidator(_from_json)] = None
     queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
-    """Queue URL by worker, for every queue that this function sends to, including its own."""
+    """Queue URL by worker, for every queue to which this function sends, including its own."""
     retry_queue_urls: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Retry queue URL by worker, for the workers in `queue_urls` that have one."""
     retry_delays: Annotated[
         dict[str, Annotated[tuple[Annotated[float, Field(ge=0, le=43_200)], ...], Field(min_length=1)]],
         BeforeValidator(_from_json),
     ] = {}
-    """Delays before the first, second, ... retry, by worker. After the last one, the worker has no further retries."""
+    """Delays before the first, second, ... retry, by worker. Their number is the maximum number of retries."""
     dead_letter_sources: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
     """Worker by ARN of its dead-letter queue, for the archiver."""
     mappings: Annotated[dict[str, UUID], BeforeValidator(_from_json)] = {}
-    """Event source mappings of workers whose work items all need the language model. The watchdog disables them while
-    the model is unavailable. The key for a retry queue ends with `-retry`."""
+    """Event source mappings of workers whose work items all require the language model. The watchdog disables them
+    while the model is unavailable. The key is the worker's name, with the suffix `-retry` for its retry queue."""
     queues: Annotated[dict[str, QueueSettings], BeforeValidator(_from_json)] = {}
     """Queues of every worker, for functions that show and pause them."""
     invoked_functions: Annotated[dict[str, str], BeforeValidator(_from_json)] = {}
@@ -115,20 +115,21 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_interval_seconds: float = Field(default=30, gt=0)
     redelivery_max_attempts: int = Field(default=3, ge=1)
-    """Maximum number of attempts at a document."""
+    """Maximum number of attempts per document."""
     retry_max_attempts: int = Field(default=5, ge=0, le=20)
-    """Maximum number of retries of a task that sets no limit."""
+    """Maximum number of retries of a task without its own limit."""
     redelivery_delays_seconds: Annotated[
         tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
     ] = (300, 1800)
     """Delays after the first, second, ... failed attempt, up to SQS's maximum visibility timeout."""
     retry_base_delay_seconds: float = Field(default=1, ge=0, le=3600)
-    """The n-th retry of a worker that requeues waits RETRY_BASE_DELAY_SECONDS * RETRY_EXPONENTIAL_BASE^n seconds."""
+    """With the retry policy `requeue`, the delay before the n-th retry is RETRY_BASE_DELAY_SECONDS *
+    RETRY_EXPONENTIAL_BASE^n."""
     retry_exponential_base: float = Field(default=2, ge=1, le=10)
     retry_jitter_max_seconds: float = Field(default=1, ge=0, le=3600)
-    """Maximum random time that is added to this delay, and to delays that a service requests."""
+    """Maximum jitter that is added to this delay, and to delays that a service requests."""
     retry_max_delay_seconds: float = Field(default=300, ge=0, le=43_200)
-    """Maximum of this delay, including jitter."""
+    """Maximum delay of the policy `requeue`, including jitter."""
     min_visibility_seconds: int = Field(default=300, ge=1)
     """Minimum visibility timeout of a message in progress. It must exceed the lease."""
     outbox_overdue_seconds: int = Field(default=60, ge=0)
@@ -136,13 +137,13 @@ class Settings(BaseModel):
     watchdog_upload_after_seconds: int = Field(default=3600, ge=0)
     """Age at which the S3 event of an upload without a job is considered lost."""
     dlq_retention_days: int = Field(default=30, ge=1)
-    """Retention of closed dead letters in days. Pending ones are not deleted."""
+    """Retention of closed dead letters in days. Pending dead letters are not deleted."""
 
     secrets_arn: str | None = None
-    """Secret in Secrets Manager: JSON with LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL. Environment variables
-    take precedence."""
+    """Secret in Secrets Manager: a JSON object with LLM_API_KEY, EMBEDDING_API_KEY and SLACK_WEBHOOK_URL. Environment
+    variables take precedence."""
     llm_provider: Literal["anthropic", "openai", "bedrock"] | None = None
-    """None if no language model is used. `openai` is any endpoint with an OpenAI-compatible chat completions API."""
+    """None disables the language model. `openai` is any endpoint with an OpenAI-compatible chat completions API."""
     llm_model: str | None = None
     llm_url: str | None = None
     """Base URL of the provider's API, or None for the default URL."""
@@ -157,55 +158,55 @@ class Settings(BaseModel):
     llm_input_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_output_usd_per_million_tokens: float = Field(default=0, ge=0)
     llm_calls_per_day: int = Field(default=2000, ge=0)
-    """Maximum calls per tenant and UTC day, including failed ones and embeddings. After that, documents are processed
+    """Maximum calls per tenant and UTC day, including failed calls and embeddings. After that, documents are processed
     without the model."""
     llm_calls_per_document: int = Field(default=20, ge=0)
     """Maximum calls per document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
-    """Delay before the first retry of a call. It doubles with each retry, up to 8 s."""
+    """Delay before the first retry of a call. It doubles with each retry, up to 8 seconds."""
 
     chat_system_prompt: str = "You are a helpful assistant. Answer in the language in which you are spoken to."
     """System prompt of `chat_completion` tasks."""
     chat_history_tokens: int = Field(default=8000, ge=1)
-    """Maximum estimated tokens of a prompt: the system prompt, the user message, and the latest messages that fit."""
+    """Maximum estimated tokens per prompt: system prompt, user message, and as many of the latest messages as fit."""
     chat_calls_per_day: int = Field(default=2000, ge=0)
-    """Maximum calls for conversations per tenant and UTC day, including failed ones. After that, messages get no reply.
-    These calls do not count toward LLM_CALLS_PER_DAY."""
+    """Maximum calls for conversations per tenant and UTC day, including failed calls. After that, user messages get no
+    reply. These calls do not count toward LLM_CALLS_PER_DAY."""
 
     embedding_provider: Literal["openai", "bedrock"] | None = None
-    """None if no embeddings are used. `openai` is any endpoint with an OpenAI-compatible embeddings API."""
+    """None disables embeddings. `openai` is any endpoint with an OpenAI-compatible embeddings API."""
     embedding_model: str | None = None
-    """On Bedrock, it must be an Amazon Titan model."""
+    """Model id. On Bedrock, the model must be an Amazon Titan model."""
     embedding_url: str | None = None
     """Base URL of the endpoint, or None for OpenAI's URL."""
     embedding_api_key: SecretStr | None = None
 
     ocr_provider: Literal["textract"] | None = None
-    """OCR service for scanned pages and images. If None, they are stored without text."""
+    """OCR service for scanned pages and images. None stores them without text."""
 
     webhooks_enabled: bool = False
     """Whether the network allows calls to webhooks."""
     webhook_allowlist: Annotated[
         tuple[Annotated[str, AfterValidator(_check_allowlist_entry)], ...], BeforeValidator(_from_json)
     ] = ()
-    """Private destinations that webhooks may call, also over http: networks or `host:port`."""
+    """Private destinations that webhooks may call, also over HTTP. Each entry is a network or `host:port`."""
     http_request_allowlist: Annotated[
         tuple[Annotated[str, AfterValidator(_check_allowlist_entry)], ...], BeforeValidator(_from_json)
     ] = ()
-    """Private destinations of HTTP request tasks. Operators of every tenant can call them and read the responses."""
+    """Private destinations that HTTP request tasks may call. Operators of every tenant can read the responses."""
     uploads_bucket: str | None = None
     """Bucket for uploads, exports, and large task payloads."""
     inventory_bucket: str | None = None
     """Bucket with S3 Inventory reports, which the watchdog reads instead of listing the uploads bucket."""
 
     http_request_tasks_enabled: bool = False
-    """Whether tasks can be HTTP requests. They use the network path and the address policy of webhooks."""
+    """Whether tasks can be HTTP requests, which use the network path and address policy of webhooks."""
     rate_limit_per_second: float = Field(default=25, gt=0)
-    """Rate limit for changes through the API, per tenant. The limit per user is 80% of it."""
+    """Rate limit for changes through the API, per tenant. Each user can use at most 80% of it."""
     rate_limit_burst: int = Field(default=100, ge=1)
     """Burst of changes per tenant."""
     reads_per_second: float = Field(default=50, gt=0)
-    """Rate limit for reads per tenant, in units of 100 ms of computing time: 50 allows five concurrent invocations."""
+    """Rate limit for reads per tenant. A unit is 100 ms of computing time, so 50 allows five concurrent invocations."""
     reads_at_once: int = Field(default=200, ge=1)
     """Burst of reads per tenant."""
 
@@ -227,12 +228,12 @@ class Settings(BaseModel):
     offers_per_user: int = Field(default=5, ge=1, le=1000)
     """Maximum offers per user and day. A pinned pool stores this setting and the next three."""
     offers_max_candidates: int = Field(default=1000, ge=1, le=100_000)
-    """Maximum candidates per user: the nearest users of a suitable gender."""
+    """Maximum candidates per user: the nearest users with a compatible gender."""
     offers_max_exposure: int | None = Field(default=None, ge=1)
-    """Exposure cap: maximum number of users per day who are offered the same user. None: no cap. A capped pool has one
-    shard per 50,000 users."""
+    """Exposure cap: how many users per day may be offered the same user. None means no cap. A capped pool has one shard
+    per 50,000 users."""
     offers_repeat_interval_days: int = Field(default=30, ge=0, le=3650)
-    """Days before the same user can be offered to a user again."""
+    """Minimum days before the same user is offered to a user again."""
     offers_shard_size: int = Field(default=10_000, ge=1, le=100_000)
     """Maximum users per shard. A shard is one work item."""
 
@@ -243,14 +244,14 @@ class Settings(BaseModel):
     breaker_open_seconds: float = Field(default=30, gt=0)
     """Time before an open breaker becomes half-open. It doubles with each failed call, up to 10 minutes."""
     breaker_pause_after_seconds: float = Field(default=60, ge=0)
-    """Time for which a service must be unavailable before the queues of workers that need it are paused."""
+    """Outage duration of a service after which the queues of workers that require it are paused."""
 
     @model_validator(mode="after")
     def _check_lease_durations(self) -> "Settings":
         if self.lease_seconds >= self.min_visibility_seconds:
-            raise ValueError("LEASE_SECONDS must be less than MIN_VISIBILITY_SECONDS, because a lease expires first")
+            raise ValueError("LEASE_SECONDS must be less than MIN_VISIBILITY_SECONDS, because leases must expire first")
         if self.heartbeat_interval_seconds >= self.lease_seconds:
-            raise ValueError("HEARTBEAT_INTERVAL_SECONDS must be less than LEASE_SECONDS, or leases expire")
+            raise ValueError("HEARTBEAT_INTERVAL_SECONDS must be less than LEASE_SECONDS, because leases would expire")
         return self
 
     @classmethod
@@ -273,13 +274,13 @@ class Settings(BaseModel):
         """
         if self.worker is None:
             raise InvalidSettingsError(
-                "WORKER is not set. It must hold this function's row of the worker table, as JSON."
+                "WORKER is not set. It must contain this function's row of the worker table as JSON."
             )
         return self.worker
 
 
 def _invalid_setting(problem: ValidationProblem) -> InvalidSettingsError:
-    name = f"{str(problem.location[0]).upper()} is invalid" if problem.location else "Settings contradict each other"
+    name = f"{str(problem.location[0]).upper()} is invalid" if problem.location else "Conflicting settings"
     return InvalidSettingsError(f"{name}: {problem.message.removeprefix('Value error, ')}.")
 
 

@@ -1,11 +1,11 @@
 """Erases tenants: every row in every table and every version of every object.
 
-A request renames the tenant and stores the erasure, so that nothing new reaches the tenant. Then `step` deletes the
-tenant's rows, in short transactions that cover one table each, and then its objects. A table without an index on
-tenant_id is read page by page, and each run continues at the stored page. Attempts that were in progress at the request
-may still write rows and objects. Therefore everything is deleted a second time, after the longest possible attempt has
-ended. Then only the salted hash of the slug remains, for SLUG_RETENTION: a late upload is erased, and no other tenant
-gets the slug.
+A request stores the erasure and renames the tenant, so nothing new can reach it. Then `step` deletes the tenant's rows,
+in short transactions for one table each, and after that its objects. A table without an index on tenant_id is read page
+by page, and each run continues at the stored page. Attempts that were in progress at the time of the request may still
+write rows and objects. Therefore, everything is deleted a second time after the longest possible attempt has ended.
+Only the salted hash of the slug remains, for SLUG_RETENTION. Until then, late uploads are erased and no other tenant
+can use the slug.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ from counterfoil.documents.erasure import MAX_ATTEMPT_DURATION
 from counterfoil.errors import DatabaseUnavailableError, RejectedStatementError, safe_message
 
 SLUG_RETENTION = timedelta(days=15)
-"""Retention of the slug's hash. It is longer than SQS retains a message."""
+"""Retention of the slug's hash. It must exceed SQS's message retention of 14 days."""
 BATCH_SIZE = 5_000
-"""Maximum rows deleted, or pages read, in one transaction. After each timeout, it is divided by ten."""
+"""Maximum number of rows deleted, or pages read, in one transaction. Each timeout divides it by ten."""
 STEP_SECONDS = 2.0
-"""Maximum duration of a transaction. A run has time for one transaction of every batch size."""
+"""Maximum duration of a transaction. A run is long enough to try every batch size once."""
 ACTOR = "watchdog"
 PREFIXES = (
     "uploads/{slug}/",
@@ -37,14 +37,15 @@ PREFIXES = (
     "tasks/{id}/",
     "dead-letters/{id}/",
 )
-"""Key prefixes of a tenant's objects. Mail in inbox/ can belong to several tenants, so `object_erasure` lists it."""
+"""Key prefixes of a tenant's objects. Mail in inbox/ can belong to several tenants, so its erasure is scheduled in
+`object_erasure`."""
 
 logger = Logger()
 
 
 @dataclass(frozen=True)
 class TenantErasure:
-    """An erasure of a tenant."""
+    """Progress of a tenant's erasure."""
 
     requested_at: datetime
     rows: int
@@ -59,10 +60,10 @@ _FIND = "SELECT requested_at, row_count, object_count, finished_at FROM find_ten
 
 
 def request(connection: Connection, slug: str, now: datetime, *, by: str) -> TenantErasure | None:
-    """Store the erasure of a tenant. Runs as the delivery role. Returns None if the tenant does not exist.
+    """Request a tenant's erasure as the delivery role. Return None if the tenant does not exist.
 
-    The tenant's own audit trail is erased with it. Therefore an entry in the unassigned audit trail records the slug's
-    hash, and the number and hash of the last entry of the tenant's trail.
+    The tenant's own audit trail is erased too. Therefore, an entry in the unassigned audit trail records the slug's
+    hash, and the number and hash of the last entry in the tenant's audit trail.
     """
     row = connection.execute(_BEGIN, [slug, now]).fetchone()
     if row is None:
@@ -131,12 +132,12 @@ def step(
             break
         try:
             finished += _erase(database, bucket, clock, time_left, tenant, at_once)
-        except Exception as error:  # noqa: BLE001  # the other tenants' erasures do not depend on it
+        except Exception as error:  # noqa: BLE001  # continue with the other tenants
             last_error = error
             logger.error("The erasure of a tenant failed", tenant_id=str(tenant[0]), error=safe_message(error))
             with maintenance_connection(database) as connection:
                 connection.execute(_POSTPONE, {"now": clock(), "id": tenant[0]})
-                if isinstance(error, RejectedStatementError):  # a late attempt wrote to a table that was finished
+                if isinstance(error, RejectedStatementError):  # a late attempt wrote to a finished table
                     connection.execute(_RESTART, [tenant[0]])
     if last_error is not None:
         raise last_error
@@ -196,7 +197,7 @@ def _erase_rows(
             return False
         if is_finished:
             del tables[0]
-    remaining = round(time_left(), 1)  # includes the cascade
+    remaining = round(time_left(), 1)  # deletes by cascade can take longer than STEP_SECONDS
     if remaining < STEP_SECONDS:
         return False
     with maintenance_connection(database, seconds=remaining) as connection:

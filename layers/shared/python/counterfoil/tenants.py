@@ -54,7 +54,7 @@ ORDER BY t.slug LIMIT %(limit)s
 def page(connection: Connection, slugs: Sequence[str] | None, after: str, limit: int) -> list[Tenant]:
     """Return at most `limit` tenants after the slug `after`, ordered by slug.
 
-    `slugs` limits them to these tenants. Requires a transaction of `all_tenants`.
+    If `slugs` is given, return only these tenants. Requires a transaction of `all_tenants`.
     """
     values = {"slugs": slugs, "after": after, "limit": limit}
     return [Tenant(*row) for row in connection.execute(_PAGE, values)]
@@ -71,8 +71,8 @@ def add(
 ) -> tuple[Change, bool]:
     """Add a tenant, and its organization if it does not exist.
 
-    Requires a transaction of `all_tenants`, and turns it into a transaction of the tenant. An existing tenant is not
-    changed. Returns a `Change` for further setup, and whether the tenant is new.
+    Requires a transaction of `all_tenants`, which becomes a transaction of the tenant. An existing tenant is not
+    changed. Returns a `Change` for further setup, and True if the tenant is new.
 
     Raises:
         RejectedRequestError: the slug is invalid, or belonged to a tenant that was deleted recently.
@@ -85,7 +85,7 @@ def add(
     if erased is not None:
         raise RejectedRequestError(
             f"The tenant '{slug}' was deleted, and messages about its files may still arrive. Use another slug. "
-            f"This one is available from {erased[0] + SLUG_RETENTION + timedelta(days=1):%Y-%m-%d}."
+            f"This slug will be available again on {erased[0] + SLUG_RETENTION + timedelta(days=1):%Y-%m-%d}."
         )
     connection.execute("INSERT INTO organization (name) VALUES (%s) ON CONFLICT DO NOTHING", [organization])
     is_new = (
@@ -148,7 +148,7 @@ _REMOVE_ADDRESS = "DELETE FROM tenant_address WHERE tenant_id = %s AND address =
 def change_admins(
     connection: Connection, change: Change, added: Sequence[str], removed: Sequence[str] = ()
 ) -> list[str]:
-    """Add and remove admins, all or none. Returns the addresses of all admins afterwards.
+    """Add and remove admins, all or none. Return the resulting addresses of all admins.
 
     Raises:
         RejectedRequestError: one of `added` is not an email address, or one of `removed` is not an admin's address.
@@ -164,7 +164,7 @@ def change_addresses(
 ) -> list[str]:
     """Add and remove addresses that receive a tenant's mail, all or none.
 
-    Returns all addresses afterwards.
+    Returns the resulting addresses.
 
     Raises:
         RejectedRequestError: one of `added` is not an address or belongs to another tenant, or one of `removed` does
@@ -200,7 +200,7 @@ def _remove(
 
 
 def _record(connection: Connection, change: Change, action: str, added: Sequence[str], removed: Sequence[str]) -> None:
-    """Record addresses as keyed hashes, because the audit trail contains no personal data."""
+    """Record changed addresses as keyed hashes, because the audit trail must not contain personal data."""
     if not added and not removed:
         return
     detail = {

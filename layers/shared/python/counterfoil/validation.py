@@ -12,9 +12,9 @@ from counterfoil.errors import CounterfoilError
 M = TypeVar("M", bound=BaseModel)
 PrintableText = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
 SLUG = "[a-z0-9][a-z0-9-]{0,62}"
-"""Pattern of a tenant's name in URLs."""
+"""Regular expression for a tenant's name in URLs."""
 UNASSIGNED = "-"
-"""Slug of dead letters and audit entries without a tenant, such as those for unreadable messages."""
+"""Slug for dead letters and audit entries without a tenant, such as dead letters of unreadable messages."""
 DECEPTIVE_CHARS = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 """Control characters for a regular expression's character class, including bidirectional controls (UAX #9)."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ]|\Z)")
@@ -47,7 +47,7 @@ class ValidationProblem(NamedTuple):
     """
 
     location: tuple[int | str, ...]
-    """Names and indexes that lead to the invalid part. Empty if the whole value is invalid."""
+    """Path of names and indexes to the invalid part. Empty if the whole value is invalid."""
     type: str
     """Pydantic's name of the failed check, such as `missing` or `json_invalid`."""
     message: str
@@ -72,5 +72,5 @@ def _validate(check: Callable[[Any], M], value: Any, to_error: Callable[[Validat
         return check(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    # Raised outside the handler, because pydantic's error would keep the whole value as context.
+    # Raised outside the handler. Otherwise pydantic's error, which contains the whole value, would become the context.
     raise to_error(ValidationProblem(first["loc"], first["type"], first["msg"]))

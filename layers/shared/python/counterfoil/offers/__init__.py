@@ -1,1 +1,1 @@
-"""Daily match offers between users: schedule, profiles, computation and results."""
+"""Daily offers of users to each other: schedule, profiles, computation and results."""

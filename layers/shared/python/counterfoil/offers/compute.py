@@ -3,11 +3,11 @@
 Two users are compatible if each has a gender and an age that the other seeks, and their distance is within both users'
 limits. A user's candidates are the `Rules.max_candidates` nearest neighbors along a Hilbert curve (`curve_positions`),
 half of them in each direction. They are chosen from users in the pool whose gender is compatible in both directions and
-who seek about the user's age. Compatible candidates without an exclusion are offered in the order of score, then id.
+who seek about the user's age. Compatible candidates that are not excluded are offered in order of score, then id.
 
-Limiting the candidates to neighbors loses little. For 20,000 users around 60 cities, offers among 1,000 neighbors reach
-99.75% of the scores of offers among all users, and 95.5% of the offers are the same. Around 8 cities, the shares are
-99.46% and 88.2% (`make bench-offers`).
+Limiting candidates to neighbors costs little quality. For 20,000 users around 60 cities, offers among 1,000 neighbors
+reach 99.75% of the scores of offers among all users, and 95.5% of the offers are the same. Around 8 cities, the shares
+are 99.46% and 88.2% (`make bench-offers`).
 
 The score of two users is symmetric, and rounded to a whole number from 0 to 10,000:
 
@@ -38,19 +38,19 @@ from counterfoil.offers.pool import UNIT, ProfileArrays
 from counterfoil.offers.schedule import Rules
 
 BITS = 16
-"""Bits per coordinate of the curve. Its smallest cubes are 194 m wide."""
+"""Bits per coordinate of the curve, whose smallest cubes are 194 m wide."""
 _DROPPED_BITS = 7
-"""Number of low bits dropped from a place's coordinates, which have 23 bits."""
+"""Number of low-order bits dropped from a place's 23-bit coordinates."""
 
 
 def curve_positions(points: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return each place's position on the curve. Converts shape (n, 3) to shape (n,)."""
+    """Return each place's position on the curve. `points` has the shape (n, 3), the result (n,)."""
     cells = (points.astype(np.int64) + UNIT) >> _DROPPED_BITS
     return position(np.minimum(cells, (1 << BITS) - 1).T, BITS)
 
 
 def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return each cell's position on the curve. Converts shape (3, ...) to shape (...).
+    """Return each cell's position on the curve. `cell` has the shape (3, ...), the result (...).
 
     Coordinates must be less than `1 << bits`.
     """
@@ -86,10 +86,9 @@ UNLIMITED_REACH = float((2 * UNIT + 2) ** 2)
 """Squared length that exceeds every straight line through the earth between two rounded places."""
 
 _BATCH_SIZE = 64
-"""Maximum users per batch, so that intermediate results stay in the processor's cache."""
+"""Maximum users per batch, to keep intermediate results in the processor's cache."""
 _MAX_ARGMAX_DEPTH = 32
-"""Maximum depth for which taking the maximum repeatedly is faster than sorting. Partitioning is slow if most values are
-equal."""
+"""Maximum depth for which repeated argmax is faster than sorting. Partitioning is slow if most values are equal."""
 _FETCH_FACTOR = 4
 """Number of candidates fetched at once under an exposure cap, as a multiple of the maximum offers per user."""
 
@@ -97,7 +96,7 @@ Indices = NDArray[np.intp]
 
 
 class Columns(NamedTuple):
-    """Inputs of the score: one row per user, or in two dimensions each user's candidates."""
+    """Inputs of the score: one row per user, or a two-dimensional array of each user's candidates."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
@@ -109,11 +108,11 @@ class Columns(NamedTuple):
     oldest: NDArray[np.int16]
     traits: NDArray[np.int8]
     length: NDArray[np.float64]
-    """Length of the traits vector. It is infinite if all traits are 0, so that they have no effect."""
+    """Length of the traits vector, or infinity if all traits are 0, which makes the cosine 0."""
 
     @classmethod
     def of(cls, people: ProfileArrays, day: date) -> "Columns":
-        """Return the columns for profiles, in the same order."""
+        """Return the columns for `people`, in the same order."""
         rows = people.rows
         reaches, indexes = np.unique(rows["max_distance_km"], return_inverse=True)
         squares = np.square(rows["traits"], dtype=np.float64).sum(axis=1)
@@ -131,16 +130,16 @@ class Columns(NamedTuple):
         )
 
     def take(self, rows: Indices) -> "Columns":
-        """Return the given rows of the columns, in the shape of `rows`."""
+        """Return the columns at the row indexes `rows`, in the shape of `rows`."""
         return Columns._make(column.take(rows, axis=0) for column in self)
 
 
 @cache
 def squared_line(km: int) -> float:
-    """Return the squared length of the straight line for a distance on the ground.
+    """Return the squared length of the straight line through the earth for a distance on the ground.
 
-    It is in the units of `place` coordinates. The sine is computed as a Taylor series, because libraries' results
-    differ in the last digit.
+    The unit is that of `place` coordinates. The sine is computed as a Taylor series, because libraries' results differ
+    in the last digit.
     """
     half = km / (2 * EARTH_KM)
     if half > 1.5707:
@@ -153,7 +152,7 @@ def squared_line(km: int) -> float:
 
 
 class Pool:
-    """A pool's users on a day, sorted for neighbor search. One instance is used for many shards.
+    """A pool's users on a day, sorted for neighbor search. One instance serves many shards.
 
     Raises:
         ValueError: a user occurs twice.
@@ -181,7 +180,7 @@ class Pool:
         self._eligible: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
-        """Return the curve positions of candidates for users with this number in `preference_groups`."""
+        """Return the curve positions of candidates for users in this preference group (`preference_groups`)."""
         if kind not in self._eligible:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
             is_match = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
@@ -195,7 +194,7 @@ class Pool:
         return positions
 
     def preceding_counts(self, users: ProfileArrays) -> Indices:
-        """Return how many users of the pool precede each of `users` along the curve.
+        """Return the number of users in the pool that precede each of `users` on the curve.
 
         `users` do not have to be in the pool.
         """
@@ -209,7 +208,7 @@ class Pool:
 
 
 def preference_groups(users: ProfileArrays, ages: NDArray[np.int16]) -> NDArray[np.int32]:
-    """Return a number for each user. Users with the same number share a candidate list.
+    """Return each user's preference group, as a number. Users in the same group share a candidate list.
 
     The number is 0 for users with invalid profiles.
     """
@@ -234,7 +233,7 @@ class OfferResults:
 
 
 class ExclusionSet(NamedTuple):
-    """Excluded candidates of users."""
+    """Excluded candidates of each user."""
 
     first: Indices
     """Index of each user's first exclusion in `positions`."""
@@ -243,7 +242,7 @@ class ExclusionSet(NamedTuple):
 
     @classmethod
     def of(cls, pool: Pool, users: ProfileArrays, excluded: NDArray[Any]) -> "ExclusionSet":
-        """Return the exclusions. Each user is also excluded from their own offers."""
+        """Return the exclusions in `excluded`, and exclude each user from their own offers."""
         user_index = np.concatenate([excluded["user"], np.arange(len(users))])
         order = np.argsort(user_index, kind="stable")
         positions = pool.find_positions(np.concatenate([excluded["candidate"], users.ids]))
@@ -276,8 +275,8 @@ def compute(
         users: users who receive the offers.
         excluded: excluded candidates by user (`pool.PACKED_EXCLUSION`).
         rules: parameters of the computation.
-        existing_offers: number of existing offers for the day, by the candidate's index in the pool. It is used only
-            with an exposure cap. None means zero.
+        existing_offers: number of existing offers for the day, by the candidate's index in the pool. Used only with an
+            exposure cap. None means zero.
     """
     if rules.max_exposure is None:
         best = rank_candidates(pool, users, excluded, rules.max_candidates, rules.max_offers)
@@ -294,7 +293,7 @@ def _compute_capped(
     pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints
 ) -> Ints:
     """Return the users' offers under the exposure cap, in the format of `rank_candidates`."""
-    assert rules.max_exposure is not None  # otherwise there is no cap
+    assert rules.max_exposure is not None  # the caller checks this
     order = np.argsort(users.ids)
     indexes = np.empty_like(order)
     depth = min(rules.max_candidates, _FETCH_FACTOR * rules.max_offers)
@@ -321,8 +320,8 @@ def rank_candidates(
     The shape is (users, depth). Unused entries at the end of a row are -1.
 
     A candidate is represented by a key, `score << 32 | MAX_INDEX - index`, so that the best candidate has the highest
-    key. The index is that of the candidate in the order of ids. If `after` is given, only candidates whose key is lower
-    than the user's key in it are returned.
+    key. The index is that of the candidate in the order of ids. If `after` is given, it contains a key for each user,
+    and only candidates with lower keys are returned.
     """
     best = np.full((len(users), depth), NO_CANDIDATE, np.int64)
     columns, preceding = Columns.of(users, pool.day), pool.preceding_counts(users)
@@ -351,8 +350,8 @@ def _make_gather(
 ) -> Callable[[Indices], tuple[Columns, Ints]]:
     """Return a function that gathers `size` candidates from each start.
 
-    It returns their columns and `Pool.reverse_order`. If there are many users, the eligible candidates are first copied
-    to contiguous memory.
+    The function returns the candidates' columns and their entries of `Pool.reverse_order`. For many users, eligible
+    candidates are first copied to contiguous memory.
     """
     if len(eligible_rows) > users * size:
         windows = sliding_window_view(eligible_rows, size)
@@ -376,7 +375,7 @@ def _make_gather(
 
 
 def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
-    """Return the sort key of each candidate, or -1 if incompatible, in the shape (users, candidates)."""
+    """Return the key of each candidate, or -1 if incompatible, in the shape (users, candidates)."""
     distance = np.square(candidates.x - users.x)
     distance += np.square(candidates.y - users.y)
     distance += np.square(candidates.z - users.z)
@@ -399,7 +398,7 @@ def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
 
 
 def top_k(values: Ints, depth: int) -> Ints:
-    """Return the `depth` highest numbers of each row, descending. Modifies `values`."""
+    """Return the `depth` highest values of each row in descending order. Modifies `values`."""
     if depth > _MAX_ARGMAX_DEPTH:
         return np.sort(values, axis=1)[:, : -depth - 1 : -1]
     best = np.empty((len(values), min(depth, values.shape[1])), np.int64)

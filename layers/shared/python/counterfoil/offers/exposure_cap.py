@@ -2,12 +2,12 @@
 
 Users propose to candidates, best candidate first. A candidate keeps the proposals with the highest scores (if scores
 are equal, the lowest id) and rejects all others. Rejected users propose to their next best candidate. The result is
-stable: no user and candidate prefer each other to their assignments. Under this condition, each user has the best
-possible offers, and the result does not depend on the order of proposals (D. Gale, L. S. Shapley, College admissions
-and the stability of marriage, 1962).
+stable: no user and candidate prefer each other to their assignments. Each user gets the best offers of any stable
+assignment, regardless of the order of proposals (D. Gale, L. S. Shapley, College admissions and the stability of
+marriage, 1962).
 
-If a pool is too large for one transaction, its users compete in parts. Each part has a share of every candidate's
-places.
+If a pool is too large for one transaction, it is split into parts. Users compete only within their part, which has a
+share of every candidate's places.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 NO_CANDIDATE = -1
 TAKEN = 1 << 62
-"""Marks a place that is taken by an existing offer. It is higher than any key, so the place cannot be lost."""
+"""Marks a place taken by an existing offer. It is higher than any key, so no proposal can displace that offer."""
 MAX_INDEX = (1 << 32) - 1
-"""Maximum number of a user or candidate. Keys are `score << 32 | MAX_INDEX - number`: a higher key is better. If scores
+"""Highest number of a user or candidate. Keys are `score << 32 | MAX_INDEX - number`: a higher key is better. If scores
 are equal, the lower number is better."""
 
 
 def assign_slots(people: int, part: int, parts: int, max_users: int, day: date) -> Ints:
-    """Return each candidate's number of places in one part, by the candidate's number.
+    """Return how many places each candidate has in one part of the pool, by the candidate's number.
 
-    A candidate's places in all parts add up to `max_users`, and differ by at most one. The extra places rotate by
-    candidate and day.
+    A candidate's places in all parts add up to `max_users`, and any two parts differ by at most one place. Which parts
+    get an extra place rotates by candidate and day.
     """
     rotation = (part - np.arange(people) - day.toordinal()) % parts
     return max_users // parts + (rotation < max_users % parts).astype(np.int64)
@@ -47,7 +47,7 @@ def apply_exposure_cap(
             It receives the users' numbers and the last key that each of them received. TAKEN requests the first
             candidates.
         users: number of users. Users and candidates are numbered in the order of their ids.
-        existing_offers: number of permanent offers to other users, by candidate.
+        existing_offers: number of existing offers to other users, by candidate. They are permanent.
         offers: maximum offers per user.
         max_users: maximum users per candidate.
     """

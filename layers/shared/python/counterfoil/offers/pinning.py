@@ -1,8 +1,8 @@
-"""Pins the pool for a date in a time zone: a snapshot of users, in shards with a job for each user.
+"""Pins the pool for a date in a time zone: a snapshot of users in shards, and a job per user.
 
-A pool is pinned once and never changes. Late shards serve users who join after that on the same date. They offer
-candidates from the pinned pool. Statements about thousands of users must use hash joins, because statistics are older
-than today's jobs: with nested loops, twenty thousand users took more than a minute instead of a second.
+A pool is pinned once and never changes. Late shards serve users who join afterwards on the same date, and offer them
+candidates from the pinned pool. Statements about thousands of users must use hash joins, because table statistics are
+older than today's jobs. With nested loops, twenty thousand users took more than a minute instead of a second.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ _DEFAULT_PLANS = "SET LOCAL enable_nestloop TO DEFAULT"
 def force_hash_plans(connection: Connection) -> Iterator[None]:
     """Disable nested loops, and allow enough memory for ten thousand users' offers.
 
-    Nested loops are enabled again afterwards, because later statements in the transaction process few rows and would
-    otherwise read whole tables.
+    Nested loops are enabled again afterwards. Without them, later statements in the transaction, which process few
+    rows, would read whole tables.
     """
     connection.execute(_HASH_PLANS)
     yield
@@ -54,7 +54,7 @@ SELECT name FROM zone WHERE name IS NOT NULL
 _PINNED_POOLS = (
     "SELECT timezone, date FROM offer_pool WHERE tenant_id = %(tenant)s AND date BETWEEN %(first)s AND %(last)s"
 )
-# The dates are repeated, because PostgreSQL would not use an index for the pairs alone.
+# The additional condition on `dates` is necessary for PostgreSQL to use an index.
 _COUNT_PENDING = """
 SELECT due.zone, count(*) FROM unnest(%(zones)s::text[], %(dates)s::date[]) AS due (zone, date)
 JOIN profile p ON p.tenant_id = %(tenant)s AND p.timezone = due.zone AND p.is_active
@@ -69,14 +69,14 @@ SELECT count(*) FROM profile p
 WHERE tenant_id = %(tenant)s AND timezone = %(zone)s AND is_active
   AND NOT EXISTS (SELECT FROM matchmaking_jobs j WHERE j.date = %(date)s AND j.user_id = p.user_id)
 """
-# A separate statement, because a statement that waited for the lock would not see concurrently pinned pools. It locks a
-# tenant's date in all zones, because a user can move from zone to zone.
+# A separate statement, because a statement that waits for the lock itself does not see pools that were pinned during
+# the wait. The lock covers a tenant's date in all zones, because users can move between zones.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('offers/' || %(tenant)s::text || %(date)s::date, 0))"
 _IS_PINNED = "SELECT EXISTS (SELECT FROM offer_pool WHERE id = %(pool)s)"
-# A single statement, so that it sees one snapshot. Users who are deleted concurrently are skipped, because their rows
-# are locked like by the jobs' foreign key. Users in another pool for the date already have a job and are skipped too.
-# Job ids are consecutive numbers that start with the digits of one UUIDv7: inserting them in order takes a third less
-# time than random ids.
+# A single statement, because all parts must see the same snapshot. FOR KEY SHARE, the lock of the jobs' foreign key,
+# skips users who are deleted concurrently. Users in another pool for the date already have a job and are skipped too.
+# Job ids share the first digits of one UUIDv7 and end with consecutive numbers. Inserting them in order takes a third
+# less time than inserting random ids.
 _SPLIT_INTO_SHARDS = """
 WITH people AS MATERIALIZED (
     SELECT user_id, packed_row FROM profile p
@@ -119,7 +119,7 @@ class PendingPool(NamedTuple):
 
     due: Due
     people: int
-    """Number of these users."""
+    """Number of users."""
 
 
 def pool_id(tenant_id: UUID, due: Due) -> UUID:
@@ -128,12 +128,12 @@ def pool_id(tenant_id: UUID, due: Due) -> UUID:
 
 
 def zones(connection: Connection, tenant_id: UUID) -> list[str]:
-    """Return the time zones in the profiles of a tenant's active users. They can be invalid."""
+    """Return the time zones of a tenant's active users. Their names can be invalid."""
     return [zone for (zone,) in connection.execute(_ZONES, {"tenant": tenant_id})]
 
 
 def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
-    """Return the zones and dates of pinned pools. The dates range from the first to the last in `dues`."""
+    """Return the zones and dates of pinned pools, from the first to the last date in `dues`."""
     if not dues:
         return set()
     dates = [due.date for due in dues]
@@ -142,7 +142,7 @@ def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -
 
 
 def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> list[PendingPool]:
-    """Return the entries of `dues` with users who have no job yet, and their number.
+    """Return a `PendingPool` for each entry of `dues` with users who have no job yet.
 
     All zones in `dues` must be different.
     """
@@ -191,7 +191,7 @@ def _pin_shards(
     if not people:
         return []
     shard_size = shard_users if rules.max_exposure is None else CAPPED_POOL_SHARD_SIZE
-    shards = people // shard_size + 2  # more users may have joined since the count
+    shards = people // shard_size + 2  # users may have joined since the count
     prefix = f"late/{now.isoformat()}/" if is_late else ""
     names = [f"{prefix}{number}" for number in range(shards)]
     values = parameters | {

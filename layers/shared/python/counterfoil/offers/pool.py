@@ -1,4 +1,4 @@
-"""A pool's profiles as numpy arrays, and the stored form of computed offers. Pure.
+"""A pool's profiles as numpy arrays, and the stored form of computed offers. Without I/O.
 
 Profiles are packed in rows of equal length. Offers get ids, JSON for apps, and a hash of their inputs.
 """
@@ -22,7 +22,7 @@ UNIT = 1 << 22
 """Radius of the earth in the units of `place` coordinates."""
 TRAITS = 16
 NAN = -128
-"""Encoded value of a trait that is not a number. All other values are between -127 and 127."""
+"""Encoded value of a trait that is NaN. All other values are between -127 and 127."""
 
 PACKED_ROW = np.dtype(
     [
@@ -65,9 +65,9 @@ class ProfileArrays:
 
     @cached_property
     def ids(self) -> NDArray[np.bytes_]:
-        """User ids, 16 bytes each. They sort like in the database.
+        """User ids, 16 bytes each. They sort as in the database.
 
-        numpy does not display zero bytes at the end.
+        numpy does not display trailing zero bytes.
         """
         return np.ascontiguousarray(self.rows["id"])
 
@@ -92,7 +92,7 @@ class ProfileArrays:
         return ages
 
     def find(self, ids: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row of each id, or -1 if it is absent. The rows must be sorted by id."""
+        """Return the row index of each id, or -1 if it is absent. The rows must be sorted by id."""
         if not len(self):
             return np.full(len(ids), -1)
         last = len(self) - 1
@@ -108,9 +108,9 @@ class ProfileArrays:
 
 
 def _halves(ids: NDArray[np.bytes_]) -> NDArray[np.uint64]:
-    """Return the first half of each id as a number. Searching numbers is several times faster.
+    """Return the first half of each id as a number.
 
-    Different ids rarely have the same first half.
+    Searching for numbers is several times faster. Different ids rarely have the same first half.
     """
     return np.ascontiguousarray(ids).view(">u8")[::2].astype(np.uint64)
 
@@ -121,7 +121,7 @@ _BATCH_SIZE = 1_000
 """Maximum users per batch, to limit memory."""
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _DASHES = (8, 12, 16, 20)
-"""Positions in the 32 hexadecimal digits of an id before which a dash is inserted."""
+"""Positions of an id's 32 hexadecimal digits before which a dash is inserted."""
 
 
 def documents(
@@ -143,7 +143,7 @@ def documents(
         users: user ids, 16 bytes each.
         candidates: ids of the offered users, user by user, best first.
         external_ids: the candidates' external ids, for the `userId` of each offer.
-        counts: number of offers by user.
+        counts: number of offers of each user.
         scores: score of each offer.
         offered_at: time when the offers become valid.
         expires_at: time of the next date's offers.
@@ -171,7 +171,7 @@ def _documents(
 ) -> Iterator[bytes]:
     """Yield the JSON of each user's offers.
 
-    Values of equal width are assembled in a matrix with one row per offer, and unused bytes are removed.
+    The JSON is assembled in a matrix of bytes with one row per offer, and unused bytes are then removed.
     """
     ends = np.cumsum(counts)
     opening, closing = np.full(len(ids), ord(","), np.uint8), np.zeros(len(ids), np.uint8)
@@ -202,7 +202,7 @@ def inputs_hashes(
     excluded: NDArray[np.void],
     existing_offers: NDArray[np.int64] | None = None,
 ) -> list[bytes]:
-    """Return a SHA-256 hash for each user, over all inputs of the user's offers.
+    """Return a SHA-256 hash of all inputs of each user's offers.
 
     Args:
         pool: the pool's digest.
@@ -210,7 +210,7 @@ def inputs_hashes(
         users: the users' profiles.
         excluded: excluded candidates by user (`PACKED_EXCLUSION`).
         existing_offers: if there is an exposure cap, the number of existing offers by the candidate's index in the
-            pool. In this case, a user's offers also depend on other users.
+            pool. With a cap, a user's offers also depend on other users.
     """
     common = hashlib.sha256(f"{VERSION}:".encode() + pool + _encode_rules(rules))
     if existing_offers is not None:
@@ -232,7 +232,7 @@ def _encode_rules(rules: Rules) -> bytes:
 
 
 def _hash_rows(names: NDArray[np.uint8]) -> NDArray[np.bytes_]:
-    """Return a UUIDv5 for each row. A row consists of the namespace and the name.
+    """Return a UUIDv5 for each row, which consists of the namespace and the name.
 
     This is several times faster than the standard library.
     """

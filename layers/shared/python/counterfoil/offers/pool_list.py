@@ -1,8 +1,8 @@
-"""Lists of pools for operators, and metrics for alarms.
+"""Lists of pools of daily offers for operators, and metrics for alarms.
 
-Lists aggregate shards, which have up to ten thousand users each, and do not read users' jobs. The functions for lists
-require a transaction of one tenant (`Database.tenant`). Metrics cover all tenants. They run as the delivery role, which
-can read how many users a shard has, but not who they are.
+Lists add up the counts of shards, and do not read the jobs of individual users. The functions for lists require a
+transaction of one tenant (`Database.tenant`). Metrics cover all tenants. Their functions run as the delivery role,
+which can read how many users a shard has, but not who they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ class OfferPool:
 
 @dataclass(frozen=True)
 class PoolFilter:
-    """Filters for a list of pools. None permits every value."""
+    """Filters for a list of pools. None matches every value."""
 
     since: date | None = None
     until: date | None = None
@@ -72,7 +72,7 @@ class PoolFilter:
 
 
 # Quarantined users belong to a separate shard and are counted there. A shard of late users is on time if it ends within
-# an hour.
+# an hour of its creation.
 _STATE = "CASE WHEN stats.failed > 0 THEN 'failed' WHEN stats.ended_at IS NULL THEN 'running' ELSE 'completed' END"
 _POOLS = """
 SELECT p.id, (SELECT slug FROM tenant WHERE id = p.tenant_id), p.date, p.timezone, p.user_count, p.offered_at,
@@ -126,7 +126,7 @@ def _pools(
 
 @dataclass(frozen=True)
 class OfferShard:
-    """A work item that serves some users of a pool."""
+    """A work item that computes the offers of some of a pool's users."""
 
     id: UUID
     name: Annotated[
@@ -207,7 +207,7 @@ def failed_users(
 
 @dataclass(frozen=True)
 class UserJob:
-    """A user's offers for a date, with details about their computation."""
+    """A user's offers for a date, with details of their computation."""
 
     user_id: UUID
     """External id."""
@@ -251,9 +251,9 @@ def job(connection: Connection, tenant_id: UUID, pool: OfferPool, external_id: U
 
 
 LOOKBACK = timedelta(hours=2)
-"""Period for which ended shards are checked. It is twice the interval between checks."""
+"""How far back shards are checked for duplicates. It is twice the interval between checks."""
 _MAX_DATE_AGE = timedelta(days=2)
-"""Maximum age, in UTC, of a date that is current in any time zone."""
+"""Maximum age, by the UTC date, of a date that is still current in some time zone."""
 
 # Quarantined users belong to a separate shard and are counted there.
 _CURRENT_STATS = """
@@ -280,7 +280,7 @@ SELECT coalesce(max(100 - 100.0 * completed / user_count), 0)::double precision 
     GROUP BY p.date, p.timezone
 ) AS dates WHERE user_count > 0
 """
-# Every user of a shard waits for the whole shard, so its duration counts once per user.
+# Each user in a shard waits for the whole shard, so its duration is weighted by its users.
 _USER_SECONDS = """
 SELECT min(seconds) FROM (
     SELECT seconds, sum(size) OVER (ORDER BY seconds) AS up_to, sum(size) OVER () AS users FROM offer_shard
@@ -288,14 +288,14 @@ SELECT min(seconds) FROM (
 ) AS ended WHERE up_to >= %(share)s * users
 """
 USER_SECONDS_OVER = timedelta(minutes=15)
-"""Window over which the percentile of durations is computed."""
+"""Window for the percentile of shard durations."""
 USER_SECONDS_SHARE = 0.95
-"""Percentile of durations, as a fraction."""
+"""The percentile of shard durations, as a fraction."""
 
 
 @dataclass(frozen=True)
 class OfferStats:
-    """Number of users by state of their current offers."""
+    """Numbers of users by the state of their current offers."""
 
     completed: int
     pending: int
@@ -306,16 +306,16 @@ class OfferStats:
 
 
 def current_stats(connection: Connection, now: datetime) -> OfferStats:
-    """Return the numbers of users by state of their current offers, for all tenants."""
+    """Return the numbers of all tenants' users by the state of their current offers."""
     values = {"now": now, "on_time_window": ON_TIME_WINDOW, "since": (now - _MAX_DATE_AGE).date()}
     ((completed, pending, failed, late),) = connection.execute(_CURRENT_STATS, values).fetchall()
     return OfferStats(completed, pending, failed, late)
 
 
 def incomplete_percent(connection: Connection, now: datetime) -> float:
-    """Return the percentage of users without offers an hour after the offers were due.
+    """Return the percentage of users whose offers are missing an hour after they were due.
 
-    Failed offers count as missing. Of all dates and time zones, the largest percentage is returned, or 0 if no date has
+    Failed offers count as missing. The result is the largest percentage of any date and time zone, or 0 if no date has
     been due for an hour.
     """
     values = {"now": now, "on_time_window": ON_TIME_WINDOW, "since": (now - _MAX_DATE_AGE).date()}
@@ -324,9 +324,9 @@ def incomplete_percent(connection: Connection, now: datetime) -> float:
 
 
 def user_seconds(connection: Connection, now: datetime) -> float | None:
-    """Return the 95th percentile of the computing time per user in the last 15 minutes.
+    """Return the 95th percentile of shard durations in the last 15 minutes, weighted by users.
 
-    Returns None if no offers were computed.
+    Returns None if no shard succeeded.
     """
     values = {"recently": now - USER_SECONDS_OVER, "share": USER_SECONDS_SHARE}
     ((seconds,),) = connection.execute(_USER_SECONDS, values).fetchall()
@@ -334,7 +334,7 @@ def user_seconds(connection: Connection, now: datetime) -> float | None:
 
 
 def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
-    """Return the number of recent duplicate offers, and of offers outside the user's stored result.
+    """Return the number of recent offers that are duplicates or missing from the user's stored result.
 
     The number must be 0. For a million users, this takes about ten seconds.
 

@@ -1,8 +1,8 @@
 """User profiles, blocks and offers.
 
-Callers use their tenant's external ids. Tables use `internal_id`, so that the same external id in two tenants
-identifies two different users. Each function requires a transaction of one tenant (`Database.tenant`). Changes are
-recorded in the audit trail with internal ids, which do not disclose the external ids.
+Callers identify users by their tenant's external ids. Tables use `internal_id` instead, because two tenants can use the
+same external id for different users. Each function requires a transaction of one tenant (`Database.tenant`). The audit
+trail records changes with internal ids, which do not disclose the external ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class ProfileChangedError(RejectedRequestError):
 
 @dataclass(frozen=True)
 class Profile:
-    """A user's attributes, and the attributes that the user seeks in others."""
+    """A user's own attributes, and the attributes sought in others."""
 
     timezone: str
     is_active: bool
@@ -69,7 +69,7 @@ def internal_id(tenant_id: UUID, external_id: UUID) -> UUID:
 
 
 def check(profile: Profile, now: datetime) -> None:
-    """Validate a profile, beyond the types and ranges of its fields.
+    """Validate what the types and ranges of a profile's fields do not cover.
 
     Raises:
         RejectedRequestError: a field is invalid. The message names it.
@@ -108,7 +108,7 @@ _COLUMNS = (
     "timezone, is_active, birth_date, gender, seeks_genders, min_age, max_age, latitude, longitude, max_distance_km, "
     "traits, updated_at"
 )
-_SHOW = f"SELECT {_COLUMNS} FROM profile WHERE user_id = %s"  # noqa: S608  # names alone
+_SHOW = f"SELECT {_COLUMNS} FROM profile WHERE user_id = %s"  # noqa: S608  # only column names
 _LOCK = f"{_SHOW} FOR NO KEY UPDATE"
 # Versions must increase even if the clocks of two processes differ.
 _PUT = f"""
@@ -123,7 +123,7 @@ ON CONFLICT (user_id) DO UPDATE SET timezone = excluded.timezone, is_active = ex
     traits = excluded.traits,
     updated_at = greatest(excluded.updated_at, profile.updated_at + interval '1 microsecond')
 RETURNING old.user_id IS NULL
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 
 
 def put(
@@ -135,12 +135,12 @@ def put(
     by: str,
     expected_version: int | None = None,
 ) -> bool:
-    """Create a profile, or replace the existing profile. Returns True if the profile is new.
+    """Create or replace a profile. Return True if the profile is new.
 
-    If `expected_version` is given, only this version is replaced.
+    If `expected_version` is given, replace only this version.
 
     Raises:
-        ProfileChangedError: the profile is not at `expected_version`, or no longer exists.
+        ProfileChangedError: the profile has another version than `expected_version`, or no longer exists.
     """
     user_id = internal_id(tenant_id, external_id)
     if expected_version is not None:
@@ -173,7 +173,7 @@ def show(connection: Connection, tenant_id: UUID, external_id: UUID) -> Profile 
 def remove(connection: Connection, tenant_id: UUID, external_id: UUID, now: datetime, *, by: str) -> bool:
     """Delete a profile with the user's blocks and offers. Returns True if it existed.
 
-    Other users' blocks of this user remain, so that a user who returns is not offered to them again.
+    Blocks by other users remain. A user who returns is therefore not offered to them again.
     """
     user_id = internal_id(tenant_id, external_id)
     if connection.execute("DELETE FROM profile WHERE user_id = %s", [user_id]).rowcount == 0:
@@ -265,7 +265,7 @@ class UserOffers:
 
     date: date
     timezone: str
-    """Time zone of the job, or of the profile if no job exists."""
+    """Time zone of the user's job, or of the profile if no job exists."""
     state: JobState | None
     """State of the user's job for the date, or None if no job exists."""
     offers: Sequence[Mapping[str, Any]]
@@ -292,10 +292,10 @@ WHERE p.user_id = ANY(%(candidates)s::uuid[]) AND p.is_active AND NOT EXISTS (
 def get_offers(
     connection: Connection, tenant_id: UUID, external_id: UUID, day: date | None, now: datetime
 ) -> UserOffers | None:
-    """Return a user's offers for a date, by default for the user's local date.
+    """Return a user's offers for a date, by default the user's local date.
 
-    Returns None if the user has no profile. Stored offers do not change: candidates who have left or are inactive, and
-    those with a block in either direction, are listed in `withdrawn`.
+    Returns None if the user has no profile. Stored offers do not change. Candidates who have left, are inactive or have
+    a block in either direction are listed in `withdrawn`.
     """
     user_id = internal_id(tenant_id, external_id)
     row = connection.execute("SELECT timezone FROM profile WHERE user_id = %s", [user_id]).fetchone()

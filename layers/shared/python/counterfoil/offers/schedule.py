@@ -1,7 +1,7 @@
-"""Schedule of daily offers: rules, time zones and due dates. Pure.
+"""Schedule of daily offers: rules, time zones and due dates. Without I/O.
 
-Time zones come from the pinned package `tzdata`, never from the system. A date is due in a time zone when it is 9:00 or
-later there and no pool is pinned yet.
+Time zones come from the pinned package `tzdata`, never from the system. A date is due in a time zone from 9:00 local
+time until its pool is pinned, for at most a day.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,14 +27,14 @@ class Rules:
     max_offers: int
     """Maximum offers per user."""
     max_candidates: int
-    """Maximum candidates that are compared per user."""
+    """Maximum number of candidates compared for each user."""
     max_exposure: int | None
     """Exposure cap: maximum number of users per candidate and date, or None if there is no cap."""
     repeat_interval_days: int
-    """Days before a candidate is offered to the same user again."""
+    """Minimum days before a candidate is offered to the same user again."""
 
     def as_json(self) -> dict[str, int | None]:
-        """Return the rules as JSON, in the form that is stored with a pool."""
+        """Return the rules in the JSON form that is stored with a pool."""
         return asdict(self)
 
     @classmethod
@@ -47,20 +47,17 @@ DELIVERY_HOUR = time(9)
 
 
 class UnknownZoneError(PermanentError):
-    """The time zone does not exist, at least in the pinned `tzdata`. The message names the zone."""
+    """The pinned `tzdata` does not contain the time zone. The message names the zone."""
 
     code = "unknown_time_zone"
 
 
 MAX_AGE = timedelta(days=7)
-"""Maximum age of offers that an operator can request."""
+"""Maximum age of a date whose offers an operator can request."""
 
 
 class NotDueError(PermanentError):
-    """Requested offers are not due yet, or their date is more than MAX_AGE ago.
-
-    The message states which of the two.
-    """
+    """The requested date is not due yet, or is more than MAX_AGE ago. The message gives the reason."""
 
     code = "offers_not_due"
 
@@ -95,7 +92,7 @@ def _load_zone(zone: str) -> ZoneInfo:
 
 
 def nine_am(zone: str, day: date) -> datetime:
-    """Return the first time on `day`, in UTC, at which the clocks in `zone` show 9:00 or later.
+    """Return the first time, in UTC, at which clocks in `zone` show 9:00 or later on `day`.
 
     If the clocks show 9:00 twice, this is the first time. If they skip 9:00, this is the moment of the jump.
 
@@ -115,7 +112,7 @@ def nine_am(zone: str, day: date) -> datetime:
 
 
 def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Return the time between `before` and `after` at which a zone's UTC offset changes, to the second.
+    """Return the second between `before` and `after` at which a zone's UTC offset changes.
 
     All times are in UTC.
     """
@@ -130,7 +127,7 @@ def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
 
 
 CATCH_UP_WINDOW = timedelta(hours=24)
-"""Maximum delay with which missed offers are still computed."""
+"""Maximum delay after 9:00 with which missed offers are computed."""
 
 
 class Due(NamedTuple):
@@ -146,14 +143,14 @@ class Due(NamedTuple):
 
 
 _latest: dict[str, Due] = {}
-"""Last result of `current_due` by zone. It is valid until it expires."""
+"""Latest result of `current_due` by zone. An entry is valid until its `expires_at`."""
 
 
 def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[str, date]]) -> list[Due]:
     """Return the offers to queue now: each zone's current date, if 9:00 was less than CATCH_UP_WINDOW ago.
 
-    `already_queued` contains pairs of zone and date to skip. An unknown zone is treated like UTC, so that its work item
-    is created and fails visibly.
+    `already_queued` contains pairs of zone and date to skip. An unknown zone is treated like UTC. Its offers are queued
+    and fail visibly.
     """
     oldest = now - CATCH_UP_WINDOW
     candidates = (current_due(zone, now) for zone in zones)
@@ -165,7 +162,7 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
 
 
 def current_due(zone: str, now: datetime) -> Due:
-    """Return a zone's current offers: it has been 9:00 on their date, but not yet on the next date."""
+    """Return a zone's current offers, which are valid from 9:00 on their date to 9:00 on the next date."""
     latest = _latest.get(zone)
     if latest is None or not latest.offered_at <= now < latest.expires_at:
         latest = _latest[zone] = _current(zone, now)
@@ -173,7 +170,7 @@ def current_due(zone: str, now: datetime) -> Due:
 
 
 def _current(zone: str, now: datetime) -> Due:
-    # If the zone's calendar was set back by a day, it has already been 9:00 on the next date.
+    # If the zone set its calendar back by a day, the next date's 9:00 has already passed.
     tomorrow = now.astimezone(zone_info(clock_changes(zone))).date() + timedelta(days=1)
     for days in count():
         try:
@@ -201,7 +198,7 @@ def due_on(zone: str, day: date) -> Due:
 
 
 def due_by_request(zone: str, day: date | None, now: datetime) -> Due:
-    """Return the offers that an operator requests, by default those for the last due date.
+    """Return the offers that an operator requests, by default for the last due date.
 
     Raises:
         UnknownZoneError: the zone is unknown.

@@ -1,4 +1,4 @@
-"""Shards of daily offers in PostgreSQL: their input, excluded candidates and results.
+"""Shards of daily offers in PostgreSQL: input, excluded candidates and results.
 
 Each function is one step in a transaction of the tenant. A single statement writes thousands of rows from arrays in
 PostgreSQL's binary format. COPY through a temporary table is not measurably faster, bloats the catalog, and requires
@@ -119,7 +119,7 @@ def _varying(kind: type[A], values: Sequence[bytes], prefix: bytes = b"") -> A:
 
 
 def _header(kind: type[BinaryArray], length: int) -> bytes:
-    """Return the header of a one-dimensional array without NULLs whose lower bound is 1."""
+    """Return the header of a one-dimensional array with the lower bound 1 and without NULLs."""
     return struct.pack(">5i", 1, 0, kind.element, length, 1)
 
 
@@ -142,7 +142,7 @@ _register()
 
 WORKER = "offers"
 QUARANTINE_SHARD = "/failed"
-"""Name suffix of a shard with quarantined users. It is added to the name of the shard that they came from."""
+"""Suffix of a quarantine shard's name. The rest is the name of the shard from which its users were removed."""
 
 _LOAD_SHARD = """
 SELECT s.tenant_id, s.pool_id, s.name, s.date, s.timezone, s.users, s.profiles, p.rules, p.user_count,
@@ -155,8 +155,8 @@ _RELOAD_PROFILES = """
 SELECT u.number::integer - 1, p.packed_row FROM unnest(%s::uuid[]) WITH ORDINALITY AS u (id, number)
 JOIN profile p ON p.user_id = u.id ORDER BY u.number
 """
-# One lookup per user and date with offers. Later dates are included, because this date may be served late. OFFSET
-# prevents a plan that reads all users' offers.
+# Looks up the offers of each user and date. Later dates are included, because this date may be served late. OFFSET
+# prevents a plan that reads the offers of all users.
 _PIN_EXCLUDED = """
 UPDATE offer_shard SET excluded = coalesce((
     SELECT string_agg(int4send(number) || uuid_send(candidate_id), ''::bytea ORDER BY number, candidate_id) FROM (
@@ -180,7 +180,7 @@ WHERE id = %(id)s AND claim_token = %(token)s
 RETURNING excluded
 """
 _EXCLUDED = "SELECT excluded FROM offer_shard WHERE id = %s"
-# Users whose job is already completed or who no longer exist get no offers.
+# Writes no offers for users who no longer exist or whose job is already completed.
 _COMPLETE = """
 WITH served AS (
     UPDATE matchmaking_jobs j SET status = 'completed', offers = w.document, inputs_hash = w.hash,
@@ -227,7 +227,7 @@ _COUNT_UNFINISHED = """
 SELECT count(*) FROM offer_shard WHERE pool_id = %s AND profiles IS NOT NULL AND status IN ('pending', 'in-progress')
 """
 OFFER_COUNT = np.dtype([("number", ">i4"), ("candidate", "S16")])
-"""Number of a candidate's existing offers, and the candidate's id."""
+"""A candidate's number of existing offers, and the candidate's id."""
 _LOCK_POOL = "SELECT pg_advisory_xact_lock(hashtextextended('offered/' || %s::text, 0))"
 _SAVE_COUNTS = "UPDATE offer_shard SET completed = %s, failed = %s WHERE id = %s"
 
@@ -245,7 +245,7 @@ class ShardInput:
     users: Sequence[UUID]
     """Internal user ids in ascending order."""
     profiles: bytes | None
-    """The users' pinned profiles, or None for late and quarantined users, whose current profiles are used."""
+    """The users' pinned profiles. None for late and quarantined users, whose current profiles are used."""
     rules: Mapping[str, Any]
     pool_people: int
     """Number of users in the pool."""
@@ -263,7 +263,7 @@ class ShardInput:
 
     @property
     def part(self) -> int | None:
-        """Index among the shards that were pinned with the pool, or None for late or quarantined users."""
+        """Index among the shards that were pinned with the pool. None for shards of late or quarantined users."""
         return None if self.profiles is None else int(self.name)
 
 
@@ -279,7 +279,7 @@ class ShardResults:
     hashes: ByteaArray
     """Hash of the inputs, by user."""
     offer_users: UuidArray
-    """User of each offer. This array and the following ones have one element per offer."""
+    """User of each offer. This array and the following arrays have one element per offer."""
     candidates: UuidArray
     ids: UuidArray
     ranks: SmallintArray
@@ -306,22 +306,22 @@ def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
-    """Return a pool's pinned profiles in the order of ids, except for deleted ones."""
+    """Return a pool's pinned profiles in order of id, except for deleted users."""
     with connection.cursor(binary=True) as cursor:
         return b"".join(packed for (packed,) in cursor.execute(_POOL_PROFILES, [pool_id]))
 
 
 def reload_profiles(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
-    """Return the indexes of users who still exist, and their current profiles in the same order."""
+    """Return the indexes of users who still exist, and their current profiles, in the same order."""
     with connection.cursor(binary=True) as cursor:
         rows = cursor.execute(_RELOAD_PROFILES, [list(users)]).fetchall()
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
 def pin_excluded(connection: Connection, shard: ShardInput, repeat_interval_days: int, token: int) -> bytes:
-    """Store each user's excluded candidates: blocked in either direction, or offered recently.
+    """Store and return each user's excluded candidates: blocked in either direction, or offered recently.
 
-    Returns sorted rows that consist of the user's index (4 bytes) and the candidate's id.
+    Each row consists of the user's index (4 bytes) and the candidate's id. The rows are sorted.
 
     Raises:
         StaleClaimError: a newer claim than `token` exists.
@@ -342,14 +342,14 @@ def pin_excluded(connection: Connection, shard: ShardInput, repeat_interval_days
 
 
 def load_excluded(connection: Connection, shard_id: UUID) -> bytes | None:
-    """Return the stored result of `pin_excluded`, or None if it was not stored yet."""
+    """Return the stored result of `pin_excluded`, or None if nothing is stored yet."""
     with connection.cursor(binary=True) as cursor:
         row = cursor.execute(_EXCLUDED, [shard_id]).fetchone()
     return row[0] if row else None
 
 
 def count_unfinished_parts(connection: Connection, shard: ShardInput) -> int:
-    """Return how many of the shards that were pinned with the pool are pending or in progress."""
+    """Return how many shards that were pinned with the pool are pending or in progress."""
     ((parts,),) = connection.execute(_COUNT_UNFINISHED, [shard.pool_id]).fetchall()
     return int(parts)
 
@@ -366,11 +366,10 @@ def reserve_exposure(
 ) -> None:
     """Lock the pool against other shards until this transaction ends, and check the exposure cap.
 
-    The transaction offers each of `candidates` to as many users as `counts` states.
+    The transaction then offers each of `candidates` to the number of users in `counts`.
 
     Raises:
-        ConflictError: together with another shard's offers, a candidate would be offered to more than `max_users`
-            users.
+        ConflictError: another shard has offered the same candidates, and one of them would exceed `max_users` users.
     """
     connection.execute(_LOCK_POOL, [shard.pool_id])
     values = {"pool": shard.pool_id, "date": shard.date, "candidates": candidates, "numbers": counts, "most": max_users}
@@ -381,9 +380,10 @@ def reserve_exposure(
 
 
 def write(connection: Connection, shard: ShardInput, results: ShardResults, now: datetime) -> WriteResult:
-    """Write a shard's results. Completed jobs are not changed.
+    """Write a shard's results.
 
-    The jobs of users without results fail. These users are quarantined in a new shard, and its message is enqueued.
+    Completed jobs are not changed. Jobs of users without results fail. These users are quarantined in a new shard,
+    whose message is enqueued.
     """
     values = {
         "shard": shard.id,
