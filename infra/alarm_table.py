@@ -278,7 +278,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="offers-duration",
-        summary="The 95th percentile of the time to compute a user's offers exceeds {threshold} s.",
+        summary="For 5 % of the users, computing their shard's offers took more than {threshold} s.",
         scope=Scope.ALL,
         metrics=("OffersUserSeconds",),
         statistic="Maximum",

@@ -30,7 +30,7 @@ PROVIDERS = ("anthropic", "openai", "bedrock")
 EMBEDDING_PROVIDERS = ("openai", "bedrock")
 RECOGNITIONS = ("textract",)
 SECRETS = frozenset({"EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"})
-"""Settings that must be in Secrets Manager on AWS, because the context is not stored securely."""
+"""Settings that must be in Secrets Manager on AWS, because context values appear unencrypted in files and templates."""
 STACK_SETTINGS = frozenset(
     {
         "DATABASE_HOST",

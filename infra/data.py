@@ -101,10 +101,10 @@ class NetworkStack(Stack):
             if is_needed:
                 self.vpc.add_interface_endpoint(name, service=service, subnets=SUBNETS)
         self.functions = ec2.SecurityGroup(
-            self, "Functions", vpc=self.vpc, description="Functions: they reach PostgreSQL by way of the proxy"
+            self, "Functions", vpc=self.vpc, description="Functions that connect to PostgreSQL through RDS Proxy"
         )
         self.migrations = ec2.SecurityGroup(
-            self, "Migrations", vpc=self.vpc, description="The function that migrates: it reaches PostgreSQL directly"
+            self, "Migrations", vpc=self.vpc, description="Migration function that connects to PostgreSQL directly"
         )
 
     def security_group(self, row: WorkerSpec) -> ec2.SecurityGroup:

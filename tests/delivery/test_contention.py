@@ -179,26 +179,6 @@ def test_claim_ignores_foreign_key_locks(
             assert claim(connection, [message], clock())[message].status is ClaimStatus.CLAIMED
 
 
-def test_locked_row_reports_only_its_record(
-    database: Database,
-    admin_database_url: str,
-    admin: Connection,
-    sqs: FakeSqs,
-    clock: Clock,
-    pending: Pending,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    locked, unlocked = pending(), pending()
-    with psycopg.connect(admin_database_url) as other:
-        other.execute("UPDATE document SET cluster_id = id WHERE id = %s", [locked.work_id])
-
-        response = make_consumer(database, succeed, clock).handle(event(record(locked), record(unlocked)), Context())
-
-        other.rollback()
-    assert len(response["batchItemFailures"]) == 1
-    assert life_cycle(admin, unlocked.work_id)["status"] == "succeeded"
-
-
 def test_locked_row_does_not_block_other_records(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:

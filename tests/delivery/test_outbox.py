@@ -185,11 +185,20 @@ def test_message_of_deleted_task_is_dropped(
 
 
 def test_large_messages_are_sent_in_smaller_batches(
-    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs
+    outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs, monkeypatch: pytest.MonkeyPatch
 ):
+    batch_sizes: list[int] = []
+    send_message_batch = sqs.send_message_batch
+
+    def record_size(**arguments: Any) -> dict[str, Any]:
+        batch_sizes.append(len(arguments["Entries"]))
+        return send_message_batch(**arguments)
+
+    monkeypatch.setattr(sqs, "send_message_batch", record_size)
     messages = [task(payload=json.dumps("x" * 100_000)) for _ in range(5)]
+
     assert outbox.send(enqueue_tasks(admin, tenant, *messages)) == 5
-    assert [len(call[1][1]["MessageBody"]) > 100_000 for call in sqs.log] == [True] * 5
+    assert batch_sizes == [2, 2, 1]
 
 
 def test_payload_is_sent_unescaped(outbox: Outbox, task: Task, admin: Connection, tenant: UUID, sqs: FakeSqs):

@@ -234,8 +234,8 @@ def test_unassigned_cannot_be_exported_or_purged(
 
     assert (response.status, response.body["detail"]) == (
         422,
-        "The parameter tenant is invalid: '-' means unassigned dead letters, which must be retried, resolved or ignored "
-        "one at a time.",
+        "The parameter tenant is invalid: '-' means unassigned dead letters, which must be retried, resolved or "
+        "ignored one at a time.",
     )
     assert admin.execute("SELECT purged_at FROM dead_letter").fetchall() == [(None,)]
 

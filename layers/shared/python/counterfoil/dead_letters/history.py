@@ -44,7 +44,7 @@ _ATTEMPT_COLUMNS = "revision, number, started_at, ended_at, outcome, error_type,
 _ATTEMPTS = f"""
 SELECT {_ATTEMPT_COLUMNS} FROM work_attempt
 WHERE work_id = %(work)s AND worker = %(worker)s ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 _UNASSIGNED_ATTEMPTS = f"SELECT {_ATTEMPT_COLUMNS} FROM unassigned_attempts(%(worker)s, %(work)s, %(limit)s)"  # noqa: S608
 _AUDIT_ENTRIES = """
 SELECT action, actor, detail, recorded_at FROM dead_letter_audit

@@ -217,8 +217,8 @@ def build_request(
 _COLUMNS = """id, (SELECT slug FROM tenant WHERE id = tenant_id), task_type,
     CASE WHEN status IS NULL THEN 'canceled' ELSE status END, max_retry, idempotency_key, user_id, created_at,
     attempts, error, next_attempt_at, CASE WHEN status = 'failed' THEN failed_at ELSE ended_at END"""
-_BY_KEY = f"SELECT payload_hash, {_COLUMNS}, result FROM task WHERE idempotency_key = %s"  # noqa: S608  # names alone
-_BY_ID = f"SELECT {_COLUMNS}, result FROM task WHERE id = %s"  # noqa: S608  # names alone
+_BY_KEY = f"SELECT payload_hash, {_COLUMNS}, result FROM task WHERE idempotency_key = %s"  # noqa: S608  # only column names
+_BY_ID = f"SELECT {_COLUMNS}, result FROM task WHERE id = %s"  # noqa: S608  # only column names
 _INSERT = """
 INSERT INTO task (id, tenant_id, task_type, payload, payload_s3_key, payload_hash, max_retry, idempotency_key, user_id,
                   created_at, revision, claim_token)
@@ -390,7 +390,7 @@ WHERE (%(all_states)s OR status IS NOT DISTINCT FROM %(status)s)
   AND (%(user)s::text IS NULL OR user_id = %(user)s)
   AND (%(after_at)s::timestamptz IS NULL OR (created_at, id) < (%(after_at)s, %(after_id)s::uuid))
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s
-"""  # noqa: S608  # names alone
+"""  # noqa: S608  # only column names
 
 
 def page(connection: Connection, filter_: TaskFilter, limit: int) -> list[TaskSummary]:
