@@ -129,7 +129,7 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="failure-rate",
-        summary=f"More than {{threshold}} % of at least {MIN_ENDED} {{worker}} work items failed in 15 minutes.",
+        summary=f"More than {{threshold}}% of at least {MIN_ENDED} {{worker}} work items failed in 15 minutes.",
         scope=Scope.WORKER,
         metrics=("Failed", "Succeeded"),
         statistic="Sum",
@@ -269,16 +269,16 @@ ALARMS: tuple[AlarmSpec, ...] = (
     ),
     AlarmSpec(
         name="incomplete-offers",
-        summary="An hour after a date's offers were due, more than {threshold} % of the users have no offers.",
+        summary="An hour after a date's offers were due, more than {threshold}% of the users have no offers.",
         scope=Scope.ALL,
         metrics=("OffersIncompletePercent",),
         statistic="Maximum",
-        threshold=0.1,  # 99.9 % of jobs must be complete
+        threshold=0.1,  # 99.9% of jobs must be complete
         severity=Severity.CRITICAL,
     ),
     AlarmSpec(
         name="offers-duration",
-        summary="For 5 % of the users, computing their shard's offers took more than {threshold} s.",
+        summary="For 5% of the users, computing their shard's offers took more than {threshold} s.",
         scope=Scope.ALL,
         metrics=("OffersUserSeconds",),
         statistic="Maximum",

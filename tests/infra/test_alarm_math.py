@@ -59,7 +59,7 @@ def test_backlog_alarms_survive_missed_watchdog_runs(pipeline: Template, name: s
         (1, 19, True),
         (20, None, True),
         (None, 500, False),
-        (1, 99, False),  # exactly 1 %
+        (1, 99, False),  # exactly 1%
         (None, None, False),
     ],
 )
