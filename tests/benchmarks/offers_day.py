@@ -102,7 +102,7 @@ class Day:
     """Seconds from the start of the workers until all shards are settled."""
     offers: int
     storing: float
-    """Seconds from the first row of a shard to its commit, added up over all shards."""
+    """Seconds from the first row of a shard to its commit, summed over all shards."""
     megabytes: float
     """Peak memory of a worker process."""
 

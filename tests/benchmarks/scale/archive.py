@@ -34,7 +34,7 @@ class Firm:
 
 @dataclass(frozen=True)
 class ArchiveDocument:
-    """A generated document. `order` is the id of its purchase order, or None for an order itself."""
+    """A generated document. `order` is the id of its purchase order, or None if it is a purchase order."""
 
     id: UUID
     tenant: int
@@ -140,7 +140,7 @@ class Tenant:
         return " ".join("".join(self._random.choices(_SYLLABLES, k=2)) for _ in range(3))
 
     def _typo(self, text: str) -> str:
-        """Return the text. With probability `TYPOS`, drop, double, swap or replace a character."""
+        """Drop, double, swap or replace a character of the text, with probability `TYPOS`."""
         random = self._random
         if random.random() >= TYPOS:
             return text
