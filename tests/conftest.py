@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a separate database for each, and no remote network."""
+"""Fixtures for all tests: a separate database for each test, and no access to remote hosts."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _resolved: dict[str, set[str]] = {}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Allow only loopback and Unix sockets, also in fixtures."""
+    """Allow only loopback and Unix sockets, including in fixtures."""
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True, resolution_cache=_resolved)
 
 
@@ -129,7 +129,7 @@ def clones(postgres: Server, migrated_template: str) -> Iterator["Clones"]:
         )
         yield clones
         for drop in clones.drops:
-            drop.result()  # re-raises an error of the thread
+            drop.result()  # re-raises an error from the thread
 
 
 class Clones:
@@ -186,7 +186,7 @@ def api_database_url(postgres: Server, migrated_database: str) -> str:
 
 @pytest.fixture
 def maintenance_database_url(postgres: Server, migrated_database: str) -> str:
-    """URL of the same database for watchdog and dead_letters (counterfoil_maintenance)."""
+    """URL of the same database for the watchdog and dead_letters (counterfoil_maintenance)."""
     return postgres.url(migrated_database, "counterfoil_maintenance")
 
 

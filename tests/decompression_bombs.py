@@ -47,17 +47,17 @@ def _one_page(content: bytes) -> bytes:
 
 
 def pdf_in_two_stages() -> bytes:
-    """About 4 KB: a page with 2 GiB of blanks, compressed twice."""
+    """Return a PDF of about 4 KB: a page with 2 GiB of blanks, compressed twice."""
     return _one_page(_stream(zlib.compress(blanks(2048), 9), [b"FlateDecode", b"FlateDecode"]))
 
 
 def pdf_in_one_stage() -> bytes:
-    """About 600 KB: a page with 600 MiB of blanks, compressed once."""
+    """Return a PDF of about 600 KB: a page with 600 MiB of blanks, compressed once."""
     return _one_page(_stream(blanks(600), [b"FlateDecode"]))
 
 
 def pdf_with_attachments() -> bytes:
-    """About 1 MB: 40 embedded XML files of 24 MiB, which pypdf unpacks in sequence."""
+    """Return a PDF of about 1 MB: 40 embedded XML files of 24 MiB, which pypdf unpacks in sequence."""
     count, first = 40, 5
     names = b" ".join(
         b"(%02d.xml) << /Type /Filespec /F (%02d.xml) /EF << /F %d 0 R >> >>" % (number, number, first + number)
@@ -69,7 +69,7 @@ def pdf_with_attachments() -> bytes:
 
 
 def pdf_of_words(pages: int) -> bytes:
-    """About 1 KB: pages that share 95,000 words of one letter each."""
+    """Return a PDF of about 1 KB: pages that share 95,000 words of one letter each."""
     line = b"0 -1.2 Td (" + b"a " * 500 + b") Tj "
     content = _stream(zlib.compress(b"BT /F 1 Tf 0 900 Td " + line * 190 + b" ET", 9), [b"FlateDecode"])
     kids = b" ".join(b"3 0 R" for _ in range(pages))
@@ -81,7 +81,7 @@ def pdf_of_words(pages: int) -> bytes:
 
 
 def xml_of_attributes() -> bytes:
-    """24 MiB of attributes, each of which takes about 100 bytes in lxml's tree."""
+    """Return 24 MiB of XML attributes, each of which takes about 100 bytes in lxml's tree."""
     element = b"<a " + b" ".join(b'%s=""' % _name(number) for number in range(1000)) + b"/>"
     return b"<r>" + element * (24 * MEBIBYTE // len(element)) + b"</r>"
 
@@ -95,7 +95,7 @@ def _name(number: int) -> bytes:
 
 
 def pdf_with_xml() -> bytes:
-    """About 60 KB: `xml_of_attributes` embedded under an e-invoice's file name."""
+    """Return a PDF of about 60 KB: `xml_of_attributes` embedded under an e-invoice's file name."""
     names = b"(factur-x.xml) << /Type /Filespec /F (factur-x.xml) /EF << /F 5 0 R >> >>"
     catalog = b"<< /Type /Catalog /Pages 2 0 R /Names << /EmbeddedFiles << /Names [%s] >> >> >>" % names
     attachment = _stream(zlib.compress(xml_of_attributes(), 9), [b"FlateDecode"], b"/Type /EmbeddedFile")
@@ -103,7 +103,7 @@ def pdf_with_xml() -> bytes:
 
 
 def zip_of_blanks() -> bytes:
-    """About 1 MB: files of 50 MiB, each packed just below the rejected ratio."""
+    """Return a ZIP of about 1 MB: files of 50 MiB, each just below the compression ratio that is rejected."""
     content = b"<a>" + b" " * (50 * MEBIBYTE)
     noise = Random(1).randbytes(len(content) // 190)
     packed = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Faulty servers for adapter tests: scripted HTTP responses, cut connections."""
+"""Faulty servers for adapter tests: scripted HTTP responses and cut connections."""
 
 import re
 import socket
@@ -86,7 +86,7 @@ class ScriptedServer(Listener):
 
 
 class CuttingProxy(Listener):
-    """Proxy that cuts each connection after `after` server bytes, or only counts them if it is None."""
+    """Proxy that cuts each connection after `after` server bytes. If None, it only counts the bytes."""
 
     def __init__(self, port: int) -> None:
         self._target_port = port
@@ -100,7 +100,7 @@ class CuttingProxy(Listener):
 
     def serve(self, connection: socket.socket) -> None:
         """Forward both directions until the cut."""
-        forwarded = 0  # per connection, because an earlier one may still be closing
+        forwarded = 0  # per connection, because an earlier connection may still be closing
         with socket.create_connection((HOST, self._target_port)) as server:
             threading.Thread(target=self._forward, args=(connection, server), daemon=True).start()
             while data := server.recv(65_536):
@@ -108,7 +108,7 @@ class CuttingProxy(Listener):
                     data = data[: self.cut_after - forwarded]
                 forwarded += len(data)
                 self.responding.wait()
-                self.forwarded = forwarded  # before the client can read the bytes and this counter
+                self.forwarded = forwarded  # before `sendall`, because the client may then read this counter
                 connection.sendall(data)
                 if forwarded == self.cut_after:
                     break

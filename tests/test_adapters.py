@@ -1,4 +1,4 @@
-"""Adapters for faulty servers: every fault raises the right Counterfoil error."""
+"""Adapters with faulty servers: every fault raises the correct Counterfoil error."""
 
 import os
 import socket
@@ -104,7 +104,7 @@ def test_hung_server_is_unavailable_at_deadline(
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_connections_probe_silent_peers(database: Database) -> None:
+def test_connections_use_tcp_keepalives(database: Database) -> None:
     with database.delivery() as connection, socket.socket(fileno=os.dup(connection.fileno())) as peer:
         assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         keepalive_options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
@@ -322,7 +322,7 @@ def test_unreadable_sqs_response_leaves_messages_in_outbox(
 
 
 def test_dead_pooled_connections_are_replaced(database: Database, admin: Connection):
-    """This happens if the database fails over while a Lambda environment is frozen."""
+    """Pooled connections die if the database fails over while a Lambda environment is frozen."""
     with database.delivery() as first, database.delivery() as other:
         pids = [connection.info.backend_pid for connection in (first, other)]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS dead (pid)", [pids])

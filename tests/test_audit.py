@@ -134,7 +134,7 @@ def test_concurrent_entries_make_one_chain(record: Record, verify: Verify, datab
     def append(_: int) -> int:
         with pooled_database.tenant(tenant_id) as connection:
             number = audit.record(connection, tenant_id, operation())
-            connection.execute("SELECT txid_current()")  # another statement while other threads wait
+            connection.execute("SELECT txid_current()")  # another statement in the transaction while other threads wait
             return number
 
     with ThreadPoolExecutor(8) as pool:
@@ -291,7 +291,7 @@ def test_missing_first_entries_are_detected(
     assert result.number == expected
 
 
-def test_forged_valid_entry_is_detected(
+def test_forged_entry_with_valid_hash_is_detected(
     record: Record, verify: Verify, tamper: Callable[[str], None], database: Database, tenant_id: UUID
 ):
     record()

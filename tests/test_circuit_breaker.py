@@ -157,7 +157,7 @@ def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) ->
 # Duration
 
 
-def test_rejected_calls_retry_spread_over_half_duration(start: Start, clock: Clock) -> None:
+def test_retries_of_rejected_calls_are_spread_over_time(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     opened_until = clock() + timedelta(seconds=30)
     assert rejected_until(start(spread=0)) == opened_until
@@ -311,7 +311,7 @@ def test_concurrent_failures_are_each_counted_once(start: Start, admin: Connecti
 # Cost
 
 
-def test_quick_calls_share_one_read(breakers: ProcessBreakers, admin: Connection) -> None:
+def test_quick_calls_share_one_database_read(breakers: ProcessBreakers, admin: Connection) -> None:
     for _ in range(100):
         assert call(breakers)
     assert breakers.process.transactions == 1

@@ -108,7 +108,7 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.calls)
     @rule(index=st.integers(0, 99))
     def kill(self, index: int) -> None:
-        """Kill a process during a call, so that its outcome is lost."""
+        """Kill a process during a call, whose outcome is then lost."""
         guard, _ = self.calls.pop(index % len(self.calls))
         self._end_unrecorded(guard)
 

@@ -106,7 +106,7 @@ def test_internet_address_is_public(ip: str):
     assert address(ip) == ip
 
 
-def test_public_address_is_chosen_among_several():
+def test_public_address_is_chosen_from_several():
     assert address("10.0.0.1", "8.8.8.8", "127.0.0.1") == "8.8.8.8"
 
 

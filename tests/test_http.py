@@ -200,7 +200,7 @@ def test_truncate_accepts_interrupted_body(scripted_server: Server, answer: Raw)
 
 
 @pytest.mark.parametrize("limits", [{"read": 30.0, "total": 0.5}, {"read": 0.2, "total": 30.0}])
-def test_truncate_ends_endless_body_in_time(limits: dict[str, float], scripted_server: Server):
+def test_truncate_ends_endless_body_at_its_deadline(limits: dict[str, float], scripted_server: Server):
     start = monotonic()
     response = call(
         scripted_server,
@@ -248,12 +248,12 @@ def test_slow_response_ends_at_total_deadline(pace: Any, scripted_server: Server
     assert 0.3 <= seconds < 1.5
 
 
-def test_silence_ends_call_at_read_timeout(scripted_server: Server):
+def test_silent_server_ends_call_at_read_timeout(scripted_server: Server):
     seconds = seconds_of(partial(call, scripted_server, Raw(behavior="silent")), read=0.1, total=30.0)
     assert seconds < 1.5
 
 
-def test_late_call_closes_its_connection(scripted_server: Server):
+def test_call_past_deadline_closes_its_connection(scripted_server: Server):
     disconnected = Event()
 
     class NotifyingServer(Server):

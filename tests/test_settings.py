@@ -50,7 +50,7 @@ def test_invalid_setting_is_named(variable: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("lease", "heartbeat", "protection"), [("60", "60", "300"), ("60", "20", "60"), ("61", "20", "60")]
 )
-def test_lease_outlives_heartbeats_and_ends_before_protection(lease: str, heartbeat: str, protection: str) -> None:
+def test_lease_must_be_between_heartbeat_and_protection(lease: str, heartbeat: str, protection: str) -> None:
     times = {"LEASE_SECONDS": lease, "HEARTBEAT_INTERVAL_SECONDS": heartbeat, "MIN_VISIBILITY_SECONDS": protection}
 
     with pytest.raises(InvalidSettingsError, match=r"^Settings contradict each other: .*LEASE_SECONDS"):

@@ -2,7 +2,7 @@
 
 Installs uv and the packages of uv.lock, including Node, into .venv, and the packages of package-lock.json into
 node_modules. Skips finished steps. This file runs before anything is installed, with any Python. It uses only the
-standard library, and only syntax that an older Python can parse.
+standard library, and only syntax that older Python versions can parse.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check_python() -> None:
     if sys.version_info < MIN_PYTHON:
         version = ".".join(map(str, sys.version_info[:3]))
         raise SetupError(
-            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, but {sys.executable} is {version}. "
+            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is required, but {sys.executable} is {version}. "
             "If you have a newer one, run: make setup PYTHON=python3.12"
         )
     if importlib.util.find_spec("venv") is None:

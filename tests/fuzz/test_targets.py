@@ -1,4 +1,4 @@
-"""Parsers reject damaged files with known errors, including all files that crashed them before."""
+"""Parsers reject damaged files with known errors, including all files that used to crash them."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.fuzz.targets import TARGETS, Target
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 MAX_CPU_SECONDS = 10.0
-"""Maximum seconds per input, in CPU time because a busy machine does not increase it."""
+"""Maximum CPU time per input. Unlike elapsed time, it does not grow on a busy machine."""
 
 names = pytest.mark.parametrize("name", TARGETS)
 

@@ -151,7 +151,7 @@ def test_missing_egress_error_names_the_setting() -> None:
         run({"url": "https://example.com"})
 
 
-def test_no_request_starts_without_enough_time(http_server: Server) -> None:
+def test_request_is_not_sent_without_enough_time(http_server: Server) -> None:
     with pytest.raises(CancelledError):
         run({"url": http_server.url}, egress=local_egress(), seconds=1)
     assert http_server.requests == []

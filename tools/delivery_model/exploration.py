@@ -87,7 +87,7 @@ class Search:
         """Visit every state."""
         started = perf_counter()
         was_enabled = gc.isenabled()
-        gc.disable()  # the states have no reference cycles, and the collector would traverse all of them repeatedly
+        gc.disable()  # the states have no reference cycles, but the collector would traverse all of them repeatedly
         try:
             counterexample = self._search()
         finally:
@@ -142,7 +142,7 @@ class Search:
             None,
         )
         if dead_end is not None:
-            return Counterexample("the rules cannot finish this", self._path(dead_end))
+            return Counterexample("the rules cannot finish the work item", self._path(dead_end))
         pending = [number for number, edges in enumerate(incoming) if not edges]
         while pending:
             for successor in successors[pending.pop()]:
@@ -152,7 +152,7 @@ class Search:
         cycle = next((number for number, edges in enumerate(incoming) if edges), None)
         if cycle is None:
             return None
-        return Counterexample("this can loop forever", self._path(cycle))
+        return Counterexample("the rules can loop forever", self._path(cycle))
 
     def _find_violation(self, state: State) -> str | None:
         """Return the first violated invariant, or None."""

@@ -130,7 +130,7 @@ class Steps:
             if CURRENT not in queued_ages:
                 yield Step("the watchdog resends the message", True, resent)
             elif state.copies:
-                name = "the watchdog resends a message that the queue holds"
+                name = "the watchdog resends a message that is still queued"
                 yield Step(name, False, resent._replace(copies=state.copies - 1))
         if state.purges and work.status != UNREGISTERED:  # a lost event that was never read cannot be recovered
             for index, message in enumerate(state.messages):
@@ -216,7 +216,7 @@ class Steps:
             yield Step("the archiver deletes the message before writing", True, deleted)
 
     def _archive(self, state: State, message: Message) -> Transitions:
-        """Archive a message. `state` has the message's new status already, but not the work item's new status."""
+        """Archive a message. `state` already has the message's new status, but not the work item's."""
         work = state.work
         if work.status == UNKNOWN:
             yield Step("the archiver drops a message of an unknown work item", True, state)
@@ -519,7 +519,7 @@ def _with_message(state: State, index: int, message: Message) -> State:
 
 
 def _move(message: Message, status: str) -> Message:
-    """Return the message without any valid receipt handle."""
+    """Return the message, moved out of the queue. Its receives and receipt handles no longer matter."""
     return Message(status, message.age, 0, tuple(consumer._replace(is_newest=True) for consumer in message.consumers))
 
 

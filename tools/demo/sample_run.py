@@ -91,7 +91,7 @@ class Run:
         counts["not uploaded"] = len(self.sample.files) - len(self.uploaded)
         errors = sorted({item.note.rstrip(".") for item in unfinished if item.note})[:_MAX_ERRORS]
         return (
-            f"After {seconds:.0f} s {counts.total()} of {len(self.sample.files)} documents are unfinished: "
+            f"After {seconds:.0f} s, {counts.total()} of {len(self.sample.files)} documents are unfinished: "
             + ", ".join(f"{count} {place}" for place, count in counts.items() if count)
             + (f". Last errors: {' | '.join(errors)}" if errors else "")
             + f". The functions' log is {emulator.log(self.cloud.paths)}. Try a longer --timeout."

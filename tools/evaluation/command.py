@@ -40,7 +40,7 @@ from tools.training.weights_file import read_weights
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
-"""Namespace for tenant ids, so that every run has the same ids."""
+"""Namespace for tenant ids, which gives a tenant the same id in every run."""
 DATABASE = "evaluation"
 
 Findings = Mapping[variances.Finding, str]

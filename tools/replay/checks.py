@@ -164,4 +164,4 @@ def _count_expected(numbers: Sequence[str | None], expected: Sequence[str]) -> s
     """Describe how many expected numbers were found, and how many others."""
     actual, required = Counter(map(str, numbers)), Counter(expected)
     missing, extra = (required - actual).total(), (actual - required).total()
-    return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} more" if extra else "")
+    return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} unexpected" if extra else "")

@@ -106,13 +106,13 @@ def _file(document: Document) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class _Misstated(Document):
-    """A document with a wrong gross total."""
+    """A document with an incorrect gross total."""
 
     gross_error: Decimal = Decimal(0)
 
     @property
     def totals(self) -> Totals:
-        """Totals with the wrong gross amount."""
+        """Totals with the incorrect gross amount."""
         correct = super().totals
         return replace(correct, gross=correct.gross + self.gross_error)
 
@@ -215,7 +215,7 @@ def _currency(transaction: _Transaction) -> list[CaseDocument]:
 
 def _tax(transaction: _Transaction) -> list[CaseDocument]:
     tax = transaction.order.lines[0].tax
-    assert tax is not None  # orders have prices
+    assert tax is not None  # every line item of an order has a tax
     wrong_rate = Decimal(7) if tax.rate != 7 else Decimal(19)
     return _three_way(transaction, _first_line(tax=Tax("S", wrong_rate)), "tax_mismatch")
 

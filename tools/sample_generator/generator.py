@@ -1,7 +1,7 @@
 """Generates a sample from a seed: two tenants, their suppliers, documents and ground truth.
 
-The seed decides companies, numbers, dates, articles, quantities, prices, file formats, how often each scenario occurs,
-and the order of the files. Every scenario occurs for every seed.
+The seed determines companies, numbers, dates, articles, quantities, prices, file formats, how often each scenario
+occurs, and the order of the files. Every scenario occurs for every seed.
 """
 
 # ruff: noqa: RUF001 - a file name with typographic apostrophes

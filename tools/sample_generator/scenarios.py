@@ -286,7 +286,7 @@ def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an invoice that refers to an order outside the sample, so that it has no match."""
+    """Add an invoice without a match, which refers to an order outside the sample."""
     transaction = builder.transaction("order not in the set", builder.unused_suppliers.pop())
     missing = trading.place_order(transaction.context, transaction.day, 2, reserved=True)
     references = {"po_reference": missing.number}

@@ -254,7 +254,7 @@ def quantity_step(unit: str, basis: Decimal | None) -> Decimal:
 
 
 def _new_quantity(context: PurchaseContext, offer: Offer) -> Decimal:
-    """Draw a quantity that is new for this supplier and article, so that both identify the order."""
+    """Draw a quantity that is new for this article, so that article and quantity identify the order."""
     step = quantity_step(offer.article.unit, offer.article.basis if offer.article.basis != 1 else None)
     value = offer.price * step / offer.article.basis
     max_steps = 14 if value > _EXPENSIVE else 120 if value < _CHEAP else 48

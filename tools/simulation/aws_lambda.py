@@ -222,10 +222,10 @@ class Mapping:
 
 
 class Schedule:
-    """Invokes a function at whole minutes, but only if it has something to do."""
+    """Invokes a function on the minute, but only if it has work."""
 
     def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
-        """Take `due`, which returns the earliest virtual time at which an invocation has something to do."""
+        """Create a schedule. `due` returns the earliest virtual time at which an invocation has work."""
         self._scheduler = scheduler
         self._function = function
         self._due = due

@@ -53,7 +53,7 @@ def train(  # one parameter per option
     decisions stays the same. With --check, the calibration error is measured on held-out decisions.
     """
     if not directories and not from_reviews:
-        raise UsageError("Give folders with labeled documents, or --from-reviews.")
+        raise UsageError("Name folders with labeled documents, or use --from-reviews.")
     if not out.parent.is_dir():
         raise UsageError(f"The folder {out.parent} does not exist.")
     steps = Checklist()

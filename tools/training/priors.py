@@ -37,7 +37,7 @@ _LINES = {
     Share.MOST: (None, None, 0.0),
     Share.ALL: (2.0, 4.0, 6.0),
 }
-"""Bits for one, two and several line items."""
+"""Bits for one, two, and more than two line items."""
 _REMAINING = dict(zip(Remaining, (4.0, 1.0, -5.0, -8.0), strict=True))
 _TOTAL = dict(zip(Total, (5.0, 5.0, 4.0, -2.0, 0.0, 0.0), strict=True))
 

@@ -1,7 +1,7 @@
 """Reviewers' decisions as labels.
 
 All other pairs of the reviewed documents are unlabeled, so nothing is learned from them. Reviewers decide ambiguous
-matches. Their decisions show which ambiguous matches are right, but not how often candidates match in general.
+matches. Their decisions show which ambiguous matches are correct, but not how often candidates match in general.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ class ReviewedTenant(Tenant):
         decided: Mapping[frozenset[UUID], bool],
         claims: Mapping[UUID, Collection[UUID]],
     ) -> None:
-        """Take `decided`, which maps pairs to their labels. Pairs of types that never match are skipped.
+        """Index reviewed pairs. `decided` maps pairs to labels. Pairs of types that never match are skipped.
 
         `claims` maps a document to the documents that refer to it. As in matching, the quantities that remain after
         these documents are evidence. Claims that reviewers rejected are ignored.

@@ -55,7 +55,7 @@ class Search:
 
 
 def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
-    """Search for each document's partners, in one round trip per document. All documents belong to one tenant."""
+    """Search for each child's partners, in one round trip per child. All belong to one tenant."""
     took, found, candidates = [], 0, 0
     tenant = tenant_id(children[0].tenant)
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:

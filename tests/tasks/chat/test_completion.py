@@ -118,7 +118,7 @@ def test_message_waits_for_earlier_unfinished_messages(
         chat.run(second)
 
     assert chat.model.questions == []
-    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the queue has no message for it
+    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the message is parked
     assert deferred.value.is_over is not None
     with database.tenant(chat.tenant) as connection:
         assert not deferred.value.is_over(connection)

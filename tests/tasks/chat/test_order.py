@@ -52,7 +52,7 @@ def test_messages_are_answered_once_and_in_order(
 
     assert run_.faults() == set()
     logged = f"{capsys.readouterr()} {[vars(item) for item in caplog.records]}"
-    assert "The prompt is longer than the model reads" in logged
+    assert "The prompt exceeds the context window" in logged
     assert not any(f"message {number}" in logged for number in range(1, 9))  # logs omit message content
     states: dict[str, int] = dict(
         admin.execute("SELECT coalesce(status, 'canceled'), count(*) FROM task GROUP BY 1").fetchall()

@@ -106,7 +106,7 @@ def test_delivery_is_new_after_crash_during_storage(tmp_path: Path):
     inbox = Inbox(str(tmp_path / "results.sqlite"))
     _, content = delivery()
     broken = json.loads(content)
-    del broken["subject_id"]  # noticed after the id was inserted
+    del broken["subject_id"]  # read only after the id was inserted
     with pytest.raises(KeyError):
         inbox.store(json.dumps(broken).encode())
     assert inbox.store(content)

@@ -22,7 +22,7 @@ CORPUS = json.loads((Path(__file__).parent / "corpus" / "seeds.json").read_text(
 FRESH = int(os.environ.get("COUNTERFOIL_HISTORIES", "200"))
 """Number of new histories. `make soak` runs more."""
 EVERY_FAULT = 5_000
-"""Number of histories after which every kind of fault must have occurred. The rarest occurs once in 300."""
+"""Number of histories after which every kind of fault must have occurred. The rarest occurs once in 300 histories."""
 ENOUGH = 1000
 """Number of histories within which every mutant must be detected."""
 

@@ -57,7 +57,7 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
 
 
 def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
-    """All documents in these sets share an article, and too few suppliers exist to tell them apart."""
+    """All documents share an article, and suppliers are few, so this evidence is weak."""
     found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
     for level in (

@@ -80,7 +80,7 @@ def test_too_few_decisions_are_rejected(harness: TenantHarness, tmp_path: Path, 
     assert not (tmp_path / "w.json").exists()
 
 
-def test_document_with_rejected_candidates_counts_once(harness: TenantHarness, tmp_path: Path) -> None:
+def test_document_with_many_rejected_candidates_counts_once(harness: TenantHarness, tmp_path: Path) -> None:
     confirm_and_reject(harness, 12, 0)
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
@@ -99,7 +99,7 @@ def test_calibration_with_few_decisions_is_unchanged(harness: TenantHarness, tmp
     assert written["by_content"]["calibration"] != shipped()["by_content"]["calibration"]
 
 
-def test_remaining_quantity_counts_as_in_matching(harness: TenantHarness) -> None:
+def test_calibration_considers_quantities_billed_by_other_invoices(harness: TenantHarness) -> None:
     made = harness.file(order("PO-1", 1))
     billed = harness.file(invoice("R-1", 9))
     harness.decide(billed, made, "rejected")
