@@ -128,7 +128,7 @@ def test_verification_ignores_time_zone(record: Record, verify: Verify, admin: C
     assert verify() is None
 
 
-def test_concurrent_entries_make_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
+def test_concurrent_entries_form_one_chain(record: Record, verify: Verify, database_url: str, tenant_id: UUID):
     pooled_database = Database(database_url, max_connections=8)
 
     def append(_: int) -> int:

@@ -85,7 +85,7 @@ def rejected_until(breakers: Breakers, name: str = LLM) -> datetime:
 
 
 def expire_cache(clock: Clock) -> None:
-    """Let the processes' cached state expire."""
+    """Advance the clock until the processes' cached state expires."""
     clock.advance(seconds=STATE_CACHE_SECONDS.total_seconds())
 
 
@@ -127,7 +127,7 @@ def test_each_service_has_an_independent_breaker(breakers: ProcessBreakers) -> N
     assert call(breakers, name="webhook:example.com")
 
 
-def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock) -> None:
+def test_calls_started_before_opening_do_not_affect_breaker(start: Start, clock: Clock) -> None:
     late_failure, late_success = start().guard(LLM), start().guard(LLM)
     late_failure.__enter__()
     late_success.__enter__()
@@ -139,7 +139,7 @@ def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock)
     assert start().open_breakers() == opened
 
 
-def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) -> None:
+def test_calls_from_earlier_outage_do_not_affect_breaker(start: Start, clock: Clock) -> None:
     failure, success = start().guard(LLM), start().guard(LLM)
     failure.__enter__()
     success.__enter__()
@@ -412,7 +412,7 @@ def test_database_outage_does_not_change_call_outcome(error: Exception | None, s
     assert start().open_breakers() == {}
 
 
-def test_reading_outages_raises_when_database_is_unavailable(breakers: ProcessBreakers) -> None:
+def test_listing_open_breakers_raises_if_database_is_unavailable(breakers: ProcessBreakers) -> None:
     breakers.process.failure = DatabaseUnavailableError("away")
     with pytest.raises(DatabaseUnavailableError):
         breakers.open_breakers()

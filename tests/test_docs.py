@@ -87,7 +87,7 @@ def test_api_reference_is_current() -> None:
     assert api_reference.PAGE.read_text() == api_reference.reference()
 
 
-def test_index_lists_every_decision() -> None:
+def test_decision_index_lists_every_decision() -> None:
     index = (DOCS / "adr" / "README.md").read_text()
     pages = sorted(page.name for page in (DOCS / "adr").glob("0*.md"))
 

@@ -213,7 +213,7 @@ def test_truncate_ends_endless_body_at_its_deadline(limits: dict[str, float], sc
     assert monotonic() - start < 2.0
 
 
-def test_truncate_requires_response_headers(scripted_server: Server):
+def test_truncate_fails_without_complete_headers(scripted_server: Server):
     seconds = seconds_of(
         partial(call, scripted_server, Raw(behavior="slow_headers"), truncate=True), read=30.0, total=0.3
     )

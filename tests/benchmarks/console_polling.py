@@ -31,7 +31,7 @@ WORKERS = ("acquisition", "ingestion", "matching", "diagnostics", "document_outp
 ALONE = "/api/nothing-here"
 """An unknown route, for which the API only authenticates and routes."""
 EXPENSIVE = 5.0
-"""A route is marked if its p50 exceeds this multiple of the cheapest database route's."""
+"""A route is marked as expensive if its p50 exceeds this multiple of the cheapest database route's p50."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
 
 
 def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> list[Cost]:
-    """Request all routes in random order, so that other load affects them equally."""
+    """Request all routes in random order, so that other load affects all routes equally."""
     random, took = Random(1), {name: ([], []) for name in routes}  # type: ignore[var-annotated]
     for _ in range(rounds):
         for name in random.sample(list(routes), len(routes)):

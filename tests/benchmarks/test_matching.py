@@ -95,7 +95,7 @@ def test_false_and_missed_links_are_listed_with_evidence(folder: Path, tmp_path:
         assert [row["error"] for row in csv.DictReader(file)] == ["false", "missed"]
 
 
-def test_average_takes_means_and_adds_counts():
+def test_average_averages_figures_and_sums_counts():
     halves = [
         Scored("", "", "", Figures(one, one, one, error, 10, 2.0), ())
         for one, error in ((Agreement.from_counts(4, 4, 4), 0.0), (Agreement.from_counts(2, 4, 1), 0.1))

@@ -149,7 +149,7 @@ class Steps:
             yield Step(name, False, restarted)
 
     def _restore(self, state: State) -> Transitions:
-        """Yield the loss of the transaction that sent a message, so that the row is older than the message."""
+        """Yield the loss of the transaction that sent a message, which leaves the row older than the message."""
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
                 if message.status in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
@@ -316,7 +316,7 @@ class Steps:
     # -- settlement ----------------------------------------------------------------------------------------------------
 
     def _work(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Yield every outcome of an attempt. Each commit may also be unconfirmed, with or without success."""
+        """Yield every outcome of an attempt. A commit may also be unconfirmed, whether or not it succeeded."""
         work = state.work
         if not self._may_write(work, consumer):
             disposition = UNTOUCHED if self._rules.reports_stale else ACKNOWLEDGED

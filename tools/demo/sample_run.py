@@ -21,7 +21,7 @@ _MAX_ERRORS = 3
 
 @dataclass
 class Run:
-    """A sample in a cloud. Each run has its own tenants."""
+    """A run of the sample in a cloud, with its own tenants."""
 
     cloud: Cloud
     sample: Sample

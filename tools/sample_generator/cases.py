@@ -248,7 +248,7 @@ def _rejected(transaction: _Transaction) -> list[CaseDocument]:
 
 
 def _credited(transaction: _Transaction) -> list[CaseDocument]:
-    """Create a case with rejected goods that were billed and credited, so that no variance is open."""
+    """Create a case with rejected goods that were billed and credited, which leaves no variance open."""
     delivery = transaction.delivery()
     receipt = receive(transaction.context, delivery, transaction.later(1), Decimal(1))
     invoice = transaction.invoice(0, delivery)

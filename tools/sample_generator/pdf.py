@@ -105,7 +105,7 @@ class _DocumentPdf(FPDF):
         self.set_auto_page_break(True, margin=38)
 
     def draw(self) -> None:
-        """Draw the document on as many pages as it needs."""
+        """Draw the document on as many pages as necessary."""
         self.add_page()
         self._address()
         self._facts()

@@ -80,7 +80,7 @@ class ScenarioBuilder:
         self.supplier_rotation = self.rng.sample(self.suppliers, len(self.suppliers))
 
     def transaction(self, situation: str, supplier: Supplier | None = None) -> "Transaction":
-        """Start the next transaction, some days after the last, with the given or the next supplier."""
+        """Start a transaction a few days after the previous one. The default supplier is the next in rotation."""
         self.transaction_count += 1
         day = trading.workday(self.start_date, self.transaction_count * 5 + self.rng.randint(0, 4))
         if supplier is None:

@@ -370,7 +370,7 @@ class _ShortVisibility(settlement.Settlement):
 
 
 def _throttles(world: World) -> None:
-    """Limit only the reserved concurrency, so that excess receives are throttled."""
+    """Limit only the reserved concurrency, which throttles excess receives."""
     for worker, function in world.functions.items():
         if worker in world.workers:
             function.reserved_concurrency = 1

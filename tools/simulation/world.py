@@ -507,7 +507,7 @@ class World:
             self.put_unknown_work(self.random.choice(queues), delay=MAX_VISIBILITY_SECONDS)
 
     def _lose_transaction(self) -> None:
-        """Lose the transaction that sent a message, so that the row is older than the message.
+        """Lose the transaction that sent a message, which leaves the row older than the message.
 
         The message that the row refers to was acknowledged after the lost transaction.
         """

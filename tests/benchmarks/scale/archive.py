@@ -47,7 +47,8 @@ class ArchiveDocument:
 def sizes(documents: int, tenants: int) -> list[int]:
     """Return the number of documents of each tenant.
 
-    The first tenant gets a fifth of all documents. The others share the rest by Zipf's law.
+    The first tenant gets a fifth of all documents. The remaining documents are distributed over the other tenants by
+    Zipf's law.
     """
     first = int(documents * LARGEST_SHARE)
     weights = [1 / rank for rank in range(2, tenants + 1)]

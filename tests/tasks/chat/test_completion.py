@@ -93,7 +93,7 @@ def test_window_contains_the_newest_complete_turns(chat: Chat) -> None:
     assert history_of(9 * turn) == [f"turn {number}" for number in range(5)]
 
 
-def test_oversized_turn_ends_the_window(chat: Chat) -> None:
+def test_oversized_turn_ends_the_history_window(chat: Chat) -> None:
     session = chat.submit("small")
     chat.answer(session)
     chat.answer(chat.submit("long " * 200, session))

@@ -64,7 +64,7 @@ def test_messages_are_answered_once_and_in_order(
     )
 
 
-def test_without_faults_every_turn_follows_immediately(simulation: Make, admin: Connection) -> None:
+def test_turns_follow_each_other_immediately_without_faults(simulation: Make, admin: Connection) -> None:
     run_ = simulation(1, NO_FAULTS)
     run_.run(sessions=6, messages=12, workers=5)
 

@@ -144,7 +144,7 @@ def test_second_failure_unblocks_later_messages(harness: RetryHarness, failed_me
     assert sorted(status for status, _ in states(harness)) == ["failed", "succeeded", "succeeded"]
 
 
-def test_retry_of_earlier_message_repeats_a_running_reply(harness: RetryHarness, failed_message: UUID) -> None:
+def test_retry_of_earlier_message_discards_a_running_reply(harness: RetryHarness, failed_message: UUID) -> None:
     harness.failing.clear()
     third = harness.submit("Three", failed_message)
     respond = harness.chat.model.respond

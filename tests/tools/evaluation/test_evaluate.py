@@ -133,7 +133,7 @@ def test_variances_are_measured_in_found_and_true_clusters(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-def test_without_json_standard_output_stays_empty(small_set: Path, tmp_path: Path) -> None:
+def test_standard_output_is_empty_without_json_option(small_set: Path, tmp_path: Path) -> None:
     result = run(small_set, "--output-dir", tmp_path / "out")
     assert result.stdout == ""
     assert "edge agreement" in result.stderr

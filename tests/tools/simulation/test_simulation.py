@@ -76,7 +76,7 @@ def test_mutant_is_detected(store: Store, mutant: Mutant) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40, 46))
-def test_seed_is_deterministic(store: Store, seed: int) -> None:
+def test_same_seed_gives_the_same_history(store: Store, seed: int) -> None:
     once = history.run(seed, store, with_log=True)
     history.run(seed + 1, store)
     again = history.run(seed, store, with_log=True)

@@ -26,7 +26,7 @@ def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant])
     assert len(pairs) > 24  # orders from the same supplier are candidates as well
 
 
-def test_group_contains_candidates_of_one_decision(two_tenants: list[Tenant]) -> None:
+def test_group_contains_candidates_for_one_decision(two_tenants: list[Tenant]) -> None:
     groups = list(two_tenants[0].groups())
     assert len(groups) == 24
     assert {len(group.candidates) for group in groups if group.child.references} == {1}
