@@ -227,7 +227,7 @@ CHANGES = (
 
 
 def tampering_statements(kind: str, assignment: str, position: int, end: int, condition: str) -> list[str]:
-    """Return statements that tamper with the entry at position `position` of a chain."""
+    """Return statements that tamper with a chain's entry at `position`."""
     copied_columns = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )

@@ -33,7 +33,7 @@ def store_secret(manager: Stubber, text: str) -> None:
 
 
 def key_at(seconds: float) -> str | None:
-    """Return the key that a lookup at this clock time returns."""
+    """Look up the key at this clock time."""
     value = get_secret(STORED, "LLM_API_KEY", clock=lambda: seconds)
     return None if value is None else value.get_secret_value()
 

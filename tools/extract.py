@@ -38,7 +38,7 @@ class _Outcome:
     """Page range of a part, or None for a whole file."""
 
     def line(self) -> str:
-        """Return one line of JSON. Omits empty pages, reason, warnings, evidence and error."""
+        """Return the outcome as one line of JSON, without empty fields such as `reason` and `error`."""
         result = self.result
         fields = {
             "file": self.file,

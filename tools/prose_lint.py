@@ -165,7 +165,7 @@ def check(path: Path) -> list[Violation]:
 
 
 def tracked(root: Path, paths: list[str]) -> list[str]:
-    """Return the files below `paths` in a Git work tree that the rules apply to, relative to `root`."""
+    """Return the files below `paths` that the rules apply to, relative to the Git work tree `root`."""
     result = subprocess.run(["git", "ls-files", "--", *paths], cwd=root, capture_output=True, text=True, check=True)
     return [
         name

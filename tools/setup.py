@@ -31,7 +31,7 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Prepare the missing parts. Returns the exit code."""
+    """Prepare the missing parts of the environment. Returns the exit code."""
     try:
         check_python()
         locks = (
@@ -130,7 +130,7 @@ def _is_usable(python: Path) -> bool:
 
 
 def _make_venv() -> None:
-    """Create .venv, with pip if possible. Otherwise, the system's pip is used later."""
+    """Create .venv, with its own pip if possible. Otherwise, later steps use the system's pip."""
     if importlib.util.find_spec("ensurepip") is not None:
         _run([sys.executable, "-m", "venv", VENV], {})
     elif importlib.util.find_spec("pip") is not None:

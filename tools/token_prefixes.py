@@ -21,7 +21,7 @@ ORIGIN = "Prefixes in the rules of Betterleaks (https://github.com/betterleaks/b
 LICENSE = "MIT, see token_prefixes.LICENSE"
 _MIN_PREFIX_CHARS = 3
 _DISTINCT_CHARS = 4
-"""Minimum length of a prefix that is unlikely to occur by chance. It is redacted even in a truncated token."""
+"""Minimum length of a prefix that does not occur by chance. Such a prefix is redacted even in a truncated token."""
 _MAX_REST_CHARS = 20
 _NEEDS_CONTEXT = re.compile(r"\[\\s'\"\]|\(\?:\.\||\[\\s\\S\]|\\s|://")
 """Matches rules that require the words around a token."""

@@ -128,7 +128,7 @@ def run(
 
 
 def load(url: str, total: int, now: datetime) -> float:
-    """Generate dead letters and their related rows. Return the seconds it took."""
+    """Generate dead letters and their related rows. Return the duration in seconds."""
     began = perf_counter()
     values = {
         "tenants": [tenant_id(number) for number in range(TENANTS)],

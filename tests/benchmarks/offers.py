@@ -1,9 +1,9 @@
 """Measure how fast a day's offers are computed: `python -m tests.benchmarks.offers`.
 
-Users are generated around cities, most of them around the largest. Processes compute shards of users with 1,000
+Users are generated around cities, most of them around the largest city. Processes compute shards of users with 1,000
 candidates each, and serialize the offers as JSON. Two other methods then compute offers for a sample of users: plain
-Python, one candidate after another, and one LATERAL query in PostgreSQL. Both are given precomputed candidates. All
-three methods must return the same offers. Finally, offers limited to neighbors are compared with offers from the
+Python, one candidate after another, and one LATERAL query in PostgreSQL. Both methods receive precomputed candidates.
+All three methods must return the same offers. Finally, offers limited to neighbors are compared with offers from the
 whole pool.
 """
 

@@ -54,7 +54,7 @@ class Target:
         """Parse `content`. Return the error message if it was rejected, else None.
 
         Raises:
-            Exception: any exception that is not in `EXPECTED_ERRORS`. It is a bug of the parser.
+            Exception: any exception that is not in `EXPECTED_ERRORS`, which means that the parser has a bug.
         """
         try:
             self.read(content)

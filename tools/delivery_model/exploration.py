@@ -128,7 +128,7 @@ class Search:
         return path[::-1]
 
     def _find_endless(self) -> Counterexample | None:
-        """Return a path to a state from which the rules may not terminate, even without faults and deferrals.
+        """Return a path to a state from which the rules might never end without faults and deferrals.
 
         From each state, every path must be finite and end in a final state. Returns None if all paths do.
         """
@@ -171,7 +171,7 @@ class Search:
         return next((violation for violation, is_violated in violations.items() if is_violated), None)
 
     def _violations_while_unfinished(self, state: State) -> dict[str, bool]:
-        """Return the invariants of messages of an unfinished work item, with their violations."""
+        """Return whether each invariant on an unfinished work item's messages is violated, by violation."""
         bounds = self._bounds
         queued = [message for message in state.messages if message.status in {VISIBLE, HIDDEN}]
         dead = any(message.status == DEAD and message.age <= CURRENT for message in state.messages)

@@ -140,7 +140,7 @@ class Bounds:
     revisions: int = 1
     """New revisions: retries of failed work items, or new data at any time."""
     purges: int = 0
-    """Messages that a queue loses by a purge or the end of their retention."""
+    """Messages that a queue loses through a purge or the end of their retention."""
     restores: int = 0
     """Transactions that the database loses after their messages were sent."""
     busy: bool = False

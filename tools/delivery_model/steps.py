@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     name: str
     disposition: str
     state: State
-    """State in which the consumer is unchanged."""
+    """State after the commit. The consumer is still unchanged."""
     is_progress: bool = True
     """See `Step.is_progress`."""
 

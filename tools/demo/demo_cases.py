@@ -31,7 +31,7 @@ Name = tuple[str, str]
 _RECEIVER = "receiver"
 """Name of the tenant's webhook destination."""
 _EITHER = "one of the two"
-"""Replaces the number of a duplicate, because the order of arrival decides which copy is the duplicate."""
+"""Replaces the number of a duplicate, because the order of arrival decides which file counts as the duplicate."""
 
 
 class _Quiet(Handler):
@@ -141,7 +141,7 @@ class CaseResults:
     documents: Sequence[Upload]
     clusters: Mapping[UUID, Cluster]
     received: Mapping[str, Mapping[str, Any] | None]
-    """Latest result that the receiver got for each cluster, by cluster id."""
+    """Latest result that the receiver has received for each cluster, by cluster id."""
     document_states: int
     """Number of documents whose status the receiver has received."""
 

@@ -1,4 +1,4 @@
-"""Compares the results of sample files with their ground truth. Pure."""
+"""Compares the results of sample files with their ground truth, without side effects."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ UploadsByFile = Mapping[tuple[str, str], Upload]
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One or several files with an unexpected result."""
+    """One or more files with an unexpected result."""
 
     tenant: str
     files: Sequence[str]

@@ -43,7 +43,7 @@ class Run:
     def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> UploadsByFile:
         """Upload the sample's files in order, and wait until every document is in a final state.
 
-        `show` is called with the numbers of uploaded, acquired, ingested and matched files. A file in a final state
+        Calls `show` with the numbers of uploaded, acquired, ingested and matched files. A file in a final state
         counts for all stages.
 
         Raises:

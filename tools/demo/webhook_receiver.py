@@ -2,8 +2,8 @@
 
     WEBHOOK_SECRET=whsec_... python webhook_receiver.py --port 8099 --database results.sqlite
 
-It verifies each request, stores the newest revision of every cluster and document, and applies repeated deliveries
-once. See docs/webhooks.md.
+It verifies each request, stores the newest revision of every cluster and document, and applies each delivery only once.
+See docs/webhooks.md.
 """
 
 import argparse

@@ -51,7 +51,7 @@ def invoice_level_agreement(
 ) -> Agreement:
     """Compare links, with the duplicates of an invoice (`invoice_groups`) as one document.
 
-    A link to any duplicate counts as a link to its group. A group of n documents needs n - 1 links. Predicted links
+    A link to any duplicate counts as a link to its group. A group of n documents requires n - 1 links. Predicted links
     within a group are correct as long as they connect more of its documents; redundant links are incorrect.
     """
 

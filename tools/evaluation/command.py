@@ -200,7 +200,7 @@ def _match(
 
 
 def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], seconds: float) -> MatchingResult:
-    """Read the results from the database, with the set's document names."""
+    """Read the results from the database, by the set's document names."""
     names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
         rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_skip_reason FROM document").fetchall()

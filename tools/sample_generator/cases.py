@@ -71,7 +71,7 @@ class Cases:
     """The tenant's mail address."""
 
     def files(self) -> list[tuple[str, bytes]]:
-        """Return the files to upload, as name and content."""
+        """Return the files to upload, as pairs of name and content."""
         bundled = {id(document) for document in self.bundle.documents}
         single = [
             _file(item.document)
@@ -82,7 +82,7 @@ class Cases:
         return [*single, (f"{INVOICES_IN_ONE_FILE} Rechnungen.pdf", self.bundle.content)]
 
     def mails(self) -> list[tuple[str, bytes]]:
-        """Return the emails, as file name and content (RFC 5322)."""
+        """Return the emails, as pairs of file name and content (RFC 5322)."""
         return [(f"{case.documents[-1].document.number}.eml", self._mail(case)) for case in self.cases if case.by_mail]
 
     def _mail(self, case: Case) -> bytes:
@@ -126,7 +126,7 @@ class _Transaction:
         self.order = place_order(context, begin, 2)
 
     def later(self, days: int) -> date:
-        """Advance the transaction by some days, and return the working day."""
+        """Advance the transaction by a few days, and return the working day."""
         self.day = workday(self.day, days)
         return self.day
 
@@ -277,7 +277,7 @@ _BY_MAIL = {"no differences", "billed at another price"}
 
 
 def generate_cases(seed: int, address: str = "") -> Cases:
-    """Generate a seed's cases for a tenant's mail address. Deterministic."""
+    """Generate the cases for a seed and a tenant's mail address. Equal arguments give equal cases."""
     rng = Random(f"counterfoil cases {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(_COUNTRY)

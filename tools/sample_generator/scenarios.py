@@ -101,7 +101,7 @@ class Transaction:
     day: date
 
     def later(self, min_days: int, max_days: int) -> date:
-        """Advance the transaction by some days and return the working day."""
+        """Advance the transaction by a few days, and return the working day."""
         self.day = trading.workday(self.day, self.builder.rng.randint(min_days, max_days))
         return self.day
 
@@ -273,7 +273,7 @@ def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an invoice that arrives again some days later in another file format."""
+    """Add an invoice that arrives again a few days later in another file format."""
     transaction = builder.transaction("duplicate invoice")
     order = transaction.order()
     original = transaction.invoice(order, form, [])

@@ -4,7 +4,8 @@ The product's `Database` is used unchanged, including its handling of unconfirme
 replaced. All processes share one thread, so waiting for a lock would deadlock. Instead, a lock held by another
 transaction is an error, and the caller continues when one of the open transactions has ended.
 
-Triggers write a ledger in the same database and in the same transactions. It records which task committed what.
+Triggers write a ledger in the same database and in the same transactions. The ledger records which task committed which
+change.
 """
 
 from collections.abc import Iterator

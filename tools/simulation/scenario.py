@@ -258,7 +258,7 @@ def event(keys: list[tuple[str, int]], sequencer: str) -> str:
 
 
 def make_tenant(store: Store) -> None:
-    """Insert the only tenant."""
+    """Insert the world's only tenant."""
     store.admin.execute(
         """
         WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)

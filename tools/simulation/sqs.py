@@ -1,7 +1,7 @@
 """Simulated SQS: at-least-once delivery in any order, stale receipt handles, dead-letter queues.
 
-If the AWS documentation allows two results, the seed decides. For example, a call with an earlier receive's handle may
-or may not take effect.
+If the AWS documentation allows two results, the seed determines the result. For example, a call with an earlier
+receive's handle may or may not take effect.
 """
 
 import json

@@ -74,7 +74,7 @@ UPLOAD_LOST_AFTER = timedelta(minutes=5)
 It is shorter than the longest delay of an S3 event, so that some events arrive after reconciliation.
 """
 MAX_RECONCILIATION_DELAY = timedelta(hours=2)
-"""Time after which every upload without an event has a job, regardless of faults."""
+"""Time after which every upload without an event must have a job, regardless of faults."""
 LOST_EVENT_SHARE = 0.15
 """Share of S3 events that are lost in every third history."""
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in HANDLERS}
@@ -231,7 +231,7 @@ class World:
         return mappings
 
     def lower_limit(self, at: float) -> None:
-        """Deploy a release at this virtual time that replaces idle processes and allows one attempt fewer."""
+        """Deploy a release at this time. It replaces idle processes and lowers the attempt limit by one."""
 
         def release() -> None:
             self.scheduler.sleep(at)
@@ -473,7 +473,7 @@ class World:
         return min([nearest, *(time for time in times if time is not None)])
 
     def _watchdog_due(self) -> float:
-        """Return the earliest virtual time at which the watchdog has something to do."""
+        """Return the earliest virtual time at which the watchdog has work."""
         if self._due_at[0] != self.transactions.writes:
             times = self.store.admin.execute(_NEXT_SEND).fetchone()
             assert times is not None

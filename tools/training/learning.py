@@ -26,7 +26,7 @@ from tools.training.candidate_pairs import Group, Pair, Tenant
 from tools.training.logistic_regression import Coefficient, Observation, fit
 
 _GENERAL_PENALTY, _NAMED_PENALTY, _TYPES_PENALTY = 1.0, 1.0, 3.0
-"""Penalties for a weight's deviation from its prior, and for its adjustments by blocking key and by document types."""
+"""Penalties for a weight's deviation from its prior, and for its adjustments by section and by document types."""
 _CONTRADICTION_PRIOR, _CONTRADICTION_BOUND = -4.0, -1.0
 """A level whose prior is at most -4 bits is a contradiction. Its weight stays at most -1, even if a small set
 disagrees."""
@@ -83,7 +83,7 @@ class Recalibration:
 
 
 def fit_weights(tenants: Sequence[Tenant]) -> dict[str, Any]:
-    """Return the contents of a weights file. Deterministic.
+    """Return the contents of a weights file. Equal tenants give equal weights.
 
     With several tenants, the calibration is learned on each tenant with weights learned from the other tenants.
     """

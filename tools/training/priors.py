@@ -1,6 +1,7 @@
 """Priors for all levels of agreement, in bits.
 
-They are rounded estimates of log2(m / u), where m and u are the shares of matching and of other pairs with a level.
+They are rounded estimates of log2(m / u), where m and u are the shares of matching pairs and of other pairs that have a
+level.
 """
 
 from collections.abc import Iterator

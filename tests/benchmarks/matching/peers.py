@@ -99,7 +99,7 @@ def splink(_: Half) -> Callable[[Half], Scores]:
 
 
 def splink_labeled(training: Half) -> Callable[[Half], Scores]:
-    """Score with a Fellegi-Sunter model whose m and u are counted from labels."""
+    """Score with a Fellegi-Sunter model whose m and u are estimated from labels."""
     from tests.benchmarks.matching import splink_baseline
 
     estimates = splink_baseline.estimate_from_labels(training)

@@ -67,7 +67,7 @@ def prepare(server: Server, name: str, tenants: int) -> str:
 
 
 def load(url: str, tenants: Sequence[Tenant], unmatched: frozenset[UUID], processes: int = 2) -> float:
-    """Load all documents of the tenants. Return the seconds it took.
+    """Load all documents of the tenants. Return the duration in seconds.
 
     Documents whose id is in `unmatched` are pending and have no keys, matches or cluster.
     """
@@ -127,7 +127,7 @@ def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmat
 
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
-    """Return a document's own keys, plus search keys for parent types that its reference does not settle."""
+    """Return a document's own keys, plus search keys for parent types without a reference."""
     named = [order] if order is not None and rules.references(child, order) else []
     return keys(child) | search_keys(child, rules.open_candidates(child, named, lambda _: False))
 

@@ -142,7 +142,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _MatchResult:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     raise_gc_threshold()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
-        os.dup2(log.fileno(), 1)  # stdout of this worker process: the log contains the times of each stage
+        os.dup2(log.fileno(), 1)  # capture this process's log, which contains the times of each stage
         consumer = make_consumer(
             database, BatchWorker(match, match_together), lambda: datetime.now(UTC), worker=_WORKER
         )

@@ -29,7 +29,7 @@ def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[HTTPConnection]:
-    """Run the receiver and connect to it. -I and -S limit it to the standard library."""
+    """Run the receiver, and yield a connection to it. Python's -I and -S exclude third-party packages."""
     process = subprocess.Popen(
         [
             sys.executable,

@@ -154,7 +154,7 @@ def test_decisions_alone_change_only_the_calibration(harness: TenantHarness, tmp
     assert (
         written["by_number"]["calibration"] == known["by_number"]["calibration"]
     )  # none of these had a reference number
-    assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were wrong
+    assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were rejected
 
 
 def test_decisions_complement_a_labeled_set(harness: TenantHarness, tmp_path: Path) -> None:
