@@ -58,7 +58,7 @@ class _Outcome:
 
 
 def extract(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="XML, PDF or other files, or folders.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Files (XML, PDF, others) or folders.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per file.")] = False,
     text_only: Annotated[

@@ -66,7 +66,7 @@ def check_python() -> None:
         version = ".".join(map(str, sys.version_info[:3]))
         raise SetupError(
             f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is required, but {sys.executable} is {version}. "
-            "If you have a newer one, run: make setup PYTHON=python3.12"
+            "If you have a newer version, run: make setup PYTHON=python3.12"
         )
     if importlib.util.find_spec("venv") is None:
         raise SetupError(f"This Python has no venv module. {VENV_HINT}")

@@ -128,9 +128,9 @@ class Search:
         return path[::-1]
 
     def _find_endless(self) -> Counterexample | None:
-        """Return a path to a state from which the rules might never end without faults and deferrals.
+        """Return a path to a state from which the rules might not terminate, or None.
 
-        From each state, every path must be finite and end in a final state. Returns None if all paths do.
+        From each state, every path without faults and deferrals must be finite and end in a final state.
         """
         successors: list[list[int]] = [[] for _ in self.states]
         incoming = array("l", bytes(self._before.itemsize * len(self.states)))
@@ -160,7 +160,7 @@ class Search:
         if work.violation:
             return work.violation
         violations = {
-            "effects were committed twice or with another outcome": work.effects != (work.status == SUCCEEDED),
+            "effects were committed twice or with a different outcome": work.effects != (work.status == SUCCEEDED),
             "too many attempts": work.attempts > MAX_ATTEMPTS,
             "the attempts do not equal the claims": work.attempts != work.claims,
             "a dead letter without a failure, or two for one failure": work.failures != (work.status == FAILED),

@@ -219,11 +219,11 @@ class Steps:
         """Archive a message. `state` already has the message's new status, but not the work item's."""
         work = state.work
         if work.status == UNKNOWN:
-            yield Step("the archiver drops a message of an unknown work item", True, state)
+            yield Step("the archiver drops a message for an unknown work item", True, state)
         elif message.age == NEWER and work.status not in ENDED:
             yield Step("the archiver enqueues the current message", True, self._current_enqueued(state))
         elif message.age >= self._rules.oldest or work.status in ENDED:
-            yield Step("the archiver merges or drops a message of a finished work item", True, state)
+            yield Step("the archiver merges or drops a message for a finished work item", True, state)
         elif not work.is_leased:
             superseded = self._superseded(state, takes_token=self._rules.archiver_takes_token)
             if work.attempts >= MAX_ATTEMPTS:

@@ -157,12 +157,12 @@ def _show_cases(run: DemoCases, results: CaseResults) -> None:
         None,
     )
     if example is not None:
-        screen.print(Text("\nExample, as in 'counterfoil clusters show':\n", "bold"))
+        screen.print(Text("\nExample, as shown by 'counterfoil clusters show':\n", "bold"))
         show_cluster(screen, example)
     mails, bundled = len(run.cases.mails()), len(run.cases.bundle.documents)
     screen.print(
         f"\n{mails} cases arrived by email, and {results.parts} of {bundled} invoices from one file. The receiver has "
-        f"results of {len(results.received)} clusters and {results.document_states} documents so far."
+        f"results for {len(results.received)} clusters and {results.document_states} documents so far."
     )
 
 

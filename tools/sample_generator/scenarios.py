@@ -280,7 +280,7 @@ def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
     received = transaction.later(5, 15)
     other_form = Form.UBL if form is Form.HYBRID else Form.HYBRID
     duplicate = transaction.file(
-        original.document, other_form, "the same invoice again in another form", received=received
+        original.document, other_form, "the same invoice again in a different file format", received=received
     )
     transaction.link(duplicate, original)
 

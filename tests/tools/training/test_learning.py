@@ -57,7 +57,7 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
 
 
 def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
-    """All documents share an article, and suppliers are few, so this evidence is weak."""
+    """Evidence is weaker than its prior if all documents share an article and there are few suppliers."""
     found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
     for level in (

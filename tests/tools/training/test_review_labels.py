@@ -85,7 +85,7 @@ def test_document_with_many_rejected_candidates_counts_once(harness: TenantHarne
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
         harness.decide(billed, harness.file(order(f"PX-{number:04}", number)), "rejected")
-    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected without one"):
+    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected without a reference number"):
         run("--from-reviews", "--out", tmp_path / "w.json")
 
 
