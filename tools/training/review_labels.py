@@ -96,7 +96,7 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
         message = (
             f"There are too few reviewed documents to learn from: {by_number} with a reference number, {by_content} "
             f"without a reference number. At least one group requires {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of "
-            "each decision. All candidates for a document count as one. Review more documents with 'counterfoil review'."
+            "each decision. All candidates for a document count as one. Review more with 'counterfoil review'."
         )
         raise TooFewDecisionsError(message)
     return sum(len(tenant.decided) for tenant in tenants)
