@@ -86,7 +86,7 @@ class ScriptedServer(Listener):
 
 
 class CuttingProxy(Listener):
-    """Proxy that cuts each connection after `after` server bytes. If None, it only counts the bytes."""
+    """Proxy that cuts each connection after `after` server bytes. Without `after`, it only counts bytes."""
 
     def __init__(self, port: int) -> None:
         self._target_port = port

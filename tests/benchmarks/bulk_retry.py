@@ -101,7 +101,9 @@ class Queue:
 
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 1_000_000,
-    faster: Annotated[float, typer.Option(help="Clock speedup factor. A high factor lifts the rate limit.")] = 20.0,
+    faster: Annotated[
+        float, typer.Option(help="Clock speedup factor, high enough to make the rate limit irrelevant.")
+    ] = 20.0,
     seed: Annotated[int, typer.Option(help="Random seed for the kill times.")] = 1,
     folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
     worker: Annotated[str | None, typer.Option(hidden=True)] = None,

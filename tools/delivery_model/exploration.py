@@ -171,7 +171,7 @@ class Search:
         return next((violation for violation, is_violated in violations.items() if is_violated), None)
 
     def _violations_while_unfinished(self, state: State) -> dict[str, bool]:
-        """Return whether each invariant on an unfinished work item's messages is violated, by violation."""
+        """Return which message invariants of an unfinished work item are violated."""
         bounds = self._bounds
         queued = [message for message in state.messages if message.status in {VISIBLE, HIDDEN}]
         dead = any(message.status == DEAD and message.age <= CURRENT for message in state.messages)

@@ -141,9 +141,9 @@ class CaseResults:
     documents: Sequence[Upload]
     clusters: Mapping[UUID, Cluster]
     received: Mapping[str, Mapping[str, Any] | None]
-    """Latest result that the receiver has received for each cluster, by cluster id."""
+    """Latest result delivered to the receiver for each cluster, by cluster id."""
     document_states: int
-    """Number of documents whose status the receiver has received."""
+    """Number of documents whose status was delivered to the receiver."""
 
     def cluster_of(self, case: Case) -> Cluster | None:
         """Return the cluster of the case's first document."""

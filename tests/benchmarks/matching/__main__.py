@@ -151,8 +151,7 @@ def _line(result: Result | Absent) -> str:
     )
 
 
-# -- text similarity, LLM latency
-# --------------------------------------------------------------------------------------------------
+# -- text similarity, LLM latency -------------------------------------------------------------------------------------
 
 
 def _text(folder: Path) -> Report:

@@ -4,7 +4,8 @@ import pytest
 
 from counterfoil.tasks.chat import MESSAGE_OVERHEAD_TOKENS, estimate_tokens
 
-# Texts with the largest token count of three tokenizers: OpenAI's cl100k_base and o200k_base, Anthropic's public one.
+# Each text has the largest of the token counts from three tokenizers: cl100k_base and o200k_base from OpenAI, and the
+# public tokenizer from Anthropic.
 COUNTED = [
     ("Please pay within fourteen days to the account below.", 10),
     ("Bitte überweisen Sie den Betrag innerhalb von vierzehn Tagen.", 19),
