@@ -175,7 +175,7 @@ class Scheduler:
         self._switch()
 
     def wait(self, predicate: Callable[[], bool], timeout: float = inf) -> bool:
-        """Let other tasks run until `predicate` is true or the timeout expires. Returns its last value."""
+        """Let other tasks run until `predicate` is true or time is up. Returns the last value of `predicate`."""
         task = self._alive()
         assert task is not None, "only a task can wait"
         task.predicate, task.deadline = predicate, self.now + timeout
