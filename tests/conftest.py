@@ -186,7 +186,7 @@ def api_database_url(postgres: Server, migrated_database: str) -> str:
 
 @pytest.fixture
 def maintenance_database_url(postgres: Server, migrated_database: str) -> str:
-    """URL of the same database for watchdog and dead_letters (counterfoil_maintenance)."""
+    """URL of the same database for the watchdog and dead_letters (counterfoil_maintenance)."""
     return postgres.url(migrated_database, "counterfoil_maintenance")
 
 

@@ -58,7 +58,7 @@ def make_document(
 ) -> UUID:
     """Create a document with its own source and unique content; return its id.
 
-    `columns` sets further columns by name, for example `matching_status="pending"`, `matching_revision=1`.
+    `columns` sets other columns by name, for example `matching_status="pending"`, `matching_revision=1`.
     """
     document_id: UUID = columns.pop("id", None) or uuid4()
     values = {

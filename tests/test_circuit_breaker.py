@@ -127,7 +127,7 @@ def test_each_service_has_an_independent_breaker(breakers: ProcessBreakers) -> N
     assert call(breakers, name="webhook:example.com")
 
 
-def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock) -> None:
+def test_calls_started_before_opening_do_not_affect_breaker(start: Start, clock: Clock) -> None:
     late_failure, late_success = start().guard(LLM), start().guard(LLM)
     late_failure.__enter__()
     late_success.__enter__()
@@ -139,7 +139,7 @@ def test_calls_started_before_opening_change_nothing(start: Start, clock: Clock)
     assert start().open_breakers() == opened
 
 
-def test_calls_from_earlier_outage_change_nothing(start: Start, clock: Clock) -> None:
+def test_calls_from_earlier_outage_do_not_affect_breaker(start: Start, clock: Clock) -> None:
     failure, success = start().guard(LLM), start().guard(LLM)
     failure.__enter__()
     success.__enter__()

@@ -106,7 +106,7 @@ def test_internet_address_is_public(ip: str):
     assert address(ip) == ip
 
 
-def test_public_address_is_chosen_among_several():
+def test_public_address_is_chosen_from_several():
     assert address("10.0.0.1", "8.8.8.8", "127.0.0.1") == "8.8.8.8"
 
 
@@ -152,7 +152,7 @@ def test_allowlisted_network_can_be_called_by_any_name():
         address("10.2.0.1", url=("https", "any", 443), allowlist=("10.1.0.0/16",))
 
 
-def test_rejection_does_not_quote_address():
+def test_rejection_message_does_not_quote_address():
     with pytest.raises(RejectedRequestError) as caught:
         address("10.20.30.40")
     assert "10.20.30.40" not in str(caught.value)

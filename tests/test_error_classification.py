@@ -206,7 +206,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_invalid_setting_is_rejected_by_name(name: str) -> None:
+def test_invalid_setting_error_names_the_setting(name: str) -> None:
     for value in HOSTILE:
         cls, text = outcome(lambda value=value: Settings.from_environment({name.upper(): value}))  # type: ignore[misc]
         assert cls in {None, InvalidSettingsError}, (name, value[:20])
@@ -215,7 +215,7 @@ def test_invalid_setting_is_rejected_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("field", Message.model_fields)
-def test_invalid_message_field_is_rejected_by_name(field: str) -> None:
+def test_invalid_message_error_names_the_field(field: str) -> None:
     valid_fields = {
         "schema_version": "1",
         "work_id": '"0190b2a4-7b1c-7000-8000-000000000001"',

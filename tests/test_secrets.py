@@ -38,7 +38,7 @@ def key_at(seconds: float) -> str | None:
     return None if value is None else value.get_secret_value()
 
 
-def test_environment_secret_needs_no_lookup(manager: Stubber):
+def test_environment_secret_requires_no_lookup(manager: Stubber):
     settings = Settings.from_environment({"SECRETS_ARN": ARN, "LLM_API_KEY": "from-the-environment"})
     value = get_secret(settings, "LLM_API_KEY")
     assert value is not None

@@ -42,7 +42,7 @@ def test_settings_come_from_environment_variables() -> None:
         ("LLM_TOTAL_TIMEOUT_SECONDS", "inf"),
     ],
 )
-def test_invalid_setting_is_named(variable: str, value: str) -> None:
+def test_invalid_setting_error_names_the_variable(variable: str, value: str) -> None:
     with pytest.raises(InvalidSettingsError, match=f"^{variable} is invalid"):
         Settings.from_environment({variable: value})
 

@@ -38,7 +38,7 @@ class _Outcome:
     """Page range of a part, or None for a whole file."""
 
     def line(self) -> str:
-        """Return one line of JSON. Omits empty pages, reason, warnings, evidence and error."""
+        """Return the outcome as one line of JSON, without empty fields such as `reason` and `error`."""
         result = self.result
         fields = {
             "file": self.file,
@@ -58,7 +58,7 @@ class _Outcome:
 
 
 def extract(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="XML, PDF or other files, or folders.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Files (XML, PDF, others) or folders.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per file.")] = False,
     text_only: Annotated[

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 IGNORE = "prose: ignore"
 MAX_SENTENCE_WORDS, MAX_FIRST_LINE_CHARS, MAX_TEST_WORDS = 35, 100, 12
 MAX_CLAUSES = 3
-"""Number of commas, and of subordinate clauses, from which a sentence is hard to read."""
+"""Number of commas, or of subordinate clauses, at which a sentence is too hard to read."""
 MIN_PROSE_WORDS, MIN_CELL_WORDS, MIN_ASCII_SHARE = 4, 3, 0.9
 
 _SKIPPED = re.compile(
@@ -65,7 +65,7 @@ class Text(NamedTuple):
     kind: str
     """`docstring`, `attribute`, `comment`, `string`, `markdown`, `test` or `name`."""
     line: int
-    """Number of its first line."""
+    """Number of the text's first line."""
     value: str
 
 
@@ -165,7 +165,7 @@ def check(path: Path) -> list[Violation]:
 
 
 def tracked(root: Path, paths: list[str]) -> list[str]:
-    """Return the files below `paths` in a Git work tree that the rules apply to, relative to `root`."""
+    """Return the files below `paths` that the rules apply to, relative to the Git work tree `root`."""
     result = subprocess.run(["git", "ls-files", "--", *paths], cwd=root, capture_output=True, text=True, check=True)
     return [
         name
@@ -175,7 +175,7 @@ def tracked(root: Path, paths: list[str]) -> list[str]:
 
 
 def main(
-    paths: Annotated[list[str] | None, typer.Argument(help="Files and folders. All by default.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(help="Files and folders to check. Default: all.")] = None,
     *,
     count: Annotated[bool, typer.Option("--count", help="Print totals per folder instead of violations.")] = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 Installs uv and the packages of uv.lock, including Node, into .venv, and the packages of package-lock.json into
 node_modules. Skips finished steps. This file runs before anything is installed, with any Python. It uses only the
-standard library, and only syntax that an older Python can parse.
+standard library, and only syntax that older Python versions can parse.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Prepare the missing parts. Returns the exit code."""
+    """Prepare the missing parts of the environment. Returns the exit code."""
     try:
         check_python()
         locks = (
@@ -65,8 +65,8 @@ def check_python() -> None:
     if sys.version_info < MIN_PYTHON:
         version = ".".join(map(str, sys.version_info[:3]))
         raise SetupError(
-            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, but {sys.executable} is {version}. "
-            "If you have a newer one, run: make setup PYTHON=python3.12"
+            f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is required, but {sys.executable} is {version}. "
+            "If you have a newer version, run: make setup PYTHON=python3.12"
         )
     if importlib.util.find_spec("venv") is None:
         raise SetupError(f"This Python has no venv module. {VENV_HINT}")
@@ -130,7 +130,7 @@ def _is_usable(python: Path) -> bool:
 
 
 def _make_venv() -> None:
-    """Create .venv, with pip if possible. Otherwise, the system's pip is used later."""
+    """Create .venv, with its own pip if possible. Otherwise, later steps use the system's pip."""
     if importlib.util.find_spec("ensurepip") is not None:
         _run([sys.executable, "-m", "venv", VENV], {})
     elif importlib.util.find_spec("pip") is not None:

@@ -21,10 +21,10 @@ ORIGIN = "Prefixes in the rules of Betterleaks (https://github.com/betterleaks/b
 LICENSE = "MIT, see token_prefixes.LICENSE"
 _MIN_PREFIX_CHARS = 3
 _DISTINCT_CHARS = 4
-"""Length from which a prefix is unlikely to occur by chance, so that it is redacted even in a truncated token."""
+"""Minimum length of a prefix that does not occur by chance. Such a prefix is redacted even in a truncated token."""
 _MAX_REST_CHARS = 20
 _NEEDS_CONTEXT = re.compile(r"\[\\s'\"\]|\(\?:\.\||\[\\s\\S\]|\\s|://")
-"""Matches rules that need the words around a token."""
+"""Matches rules that require the words around a token."""
 _SEPARATED = re.compile(r"[A-Za-z0-9]{2}[A-Za-z0-9]*[_.~-][A-Za-z0-9_.~-]*|[A-Za-z0-9][0-9]-")
 _JOINED = re.compile(r"[A-Za-z0-9]{4,}")
 _JOINED_REST_CHARS = 32
@@ -36,7 +36,7 @@ _MAX_SET_SIZE = 4
 
 
 def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return the prefixes of tokens that need no context, with the minimum characters after each."""
+    """Return the prefixes of tokens that require no context, with the minimum characters after each."""
     min_rests: dict[str, int] = {}
     for rule in rules:
         pattern = rule.get("regex", "")

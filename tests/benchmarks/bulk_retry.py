@@ -1,10 +1,10 @@
 """Retry in bulk while worker processes are killed: `python -m tests.benchmarks.bulk_retry`.
 
 Failed tasks and their dead letters are generated. One bulk operation retries one tenant's dead letters of one type. Two
-processes run the operation like the worker, and send unsent messages like the watchdog. At random times, one process is
-killed with SIGKILL and replaced, and an operator resolves a dead letter. A table replaces SQS and records all messages.
-At the end, each selected dead letter must have one result. Each retried task must have one new revision and one
-message.
+processes run the operation as the worker does, and send unsent messages as the watchdog does. At random times, one
+process is killed with SIGKILL and replaced, and an operator resolves a dead letter. A table replaces SQS and records
+all messages. At the end, each selected dead letter must have one result. Each retried task must have one new revision
+and one message.
 """
 
 import os
@@ -101,12 +101,14 @@ class Queue:
 
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 1_000_000,
-    faster: Annotated[float, typer.Option(help="Clock speedup, so that the rate limit has no effect.")] = 20.0,
-    seed: Annotated[int, typer.Option(help="Random seed for the times of the kills.")] = 1,
+    faster: Annotated[
+        float, typer.Option(help="Clock speedup factor, high enough to make the rate limit irrelevant.")
+    ] = 20.0,
+    seed: Annotated[int, typer.Option(help="Random seed for the kill times.")] = 1,
     folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
     worker: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Retry a tenant's dead letters while workers are killed. Fail if a retry is lost or made twice."""
+    """Retry a tenant's dead letters while workers are killed. Fail if a retry is lost or duplicated."""
     if worker is not None:
         began, url, queue = worker.split(" ")
         work(url, queue, Clock(float(began), faster))
@@ -176,7 +178,7 @@ def request(db: Database, now: datetime) -> Operation:
 
 
 def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = False) -> None:
-    """Run the operation like the worker, and send unsent messages like the watchdog.
+    """Run the operation as the worker does, and send unsent messages as the watchdog does.
 
     With `once`, return after one run. Otherwise continue until the process is killed.
     """
@@ -286,8 +288,11 @@ _MUST_BE_ZERO = {
         WHERE (d.tenant_id <> %(tenant)s OR d.task_type <> 'echo') AND (d.status <> 'pending' OR t.revision <> 1)""",
 }
 _MUST_BE_EQUAL = {
-    "successful items and retried dead letters differ": (f"{_ITEMS} AND i.result = 'succeeded'", _RETRIED),
-    "messages in the queue and outbox rows differ": (
+    "the number of successful items differs from the number of retried dead letters": (
+        f"{_ITEMS} AND i.result = 'succeeded'",
+        _RETRIED,
+    ),
+    "the number of messages in the queue differs from the number of outbox rows": (
         "SELECT count(DISTINCT (body ->> 'job_id', body ->> 'revision', body ->> 'send_number')) FROM queue_message",
         "SELECT count(*) FROM outbox",
     ),

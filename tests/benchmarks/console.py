@@ -48,7 +48,7 @@ def run(
 ) -> None:
     """Load the console with an empty cache, alternating with a bare page.
 
-    Fail if the p95 until the console is usable exceeds a second.
+    Fail if the p95 of the time until the console is usable exceeds one second.
     """
     found = browser()
     if found is None:
@@ -61,7 +61,7 @@ def run(
         first = visit(chromium, up.console_url, session)
         pairs = [(visit(chromium, up.console_url, session), load_bare_page(chromium, icon)) for _ in range(loads)]
         chromium.close()
-    print(f"{loads} loads; the cold start was usable after {first.usable:.0f} ms")  # noqa: T201
+    print(f"{loads} loads; the cold start took {first.usable:.0f} ms")  # noqa: T201
     visits, alone = [load for load, _ in pairs], [milliseconds for _, milliseconds in pairs]
     for line in report(visits, alone):
         print(line)  # noqa: T201
@@ -75,7 +75,7 @@ def report(visits: Sequence[Load], alone: Sequence[float]) -> list[str]:
     figures = {
         "content displayed": [one.seen for one in visits],
         "usable": [one.usable for one in visits],
-        "bare page of the same server": alone,
+        "bare page from the same server": alone,
     }
     lines = [f"{'':32}{'p50 ms':>9}{'p95 ms':>9}{'x bare':>9}"]
     lines += [

@@ -1,4 +1,4 @@
-"""Measure the requests that console pages poll with: `python -m tests.benchmarks.console_polling`."""
+"""Measure the console's polling requests: `python -m tests.benchmarks.console_polling`."""
 
 import json
 import os
@@ -31,7 +31,7 @@ WORKERS = ("acquisition", "ingestion", "matching", "diagnostics", "document_outp
 ALONE = "/api/nothing-here"
 """An unknown route, for which the API only authenticates and routes."""
 EXPENSIVE = 5.0
-"""A route is marked if it takes more than this multiple of the cheapest database route."""
+"""A route is marked as expensive if its p50 exceeds this multiple of the cheapest database route's p50."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Cost:
 
     route: str
     new: Sequence[float]
-    """Durations of the requests answered in full."""
+    """Durations of the requests answered with 200."""
     known: Sequence[float]
     """Durations of the repeated requests answered with 304."""
 
@@ -49,7 +49,7 @@ def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 200_000,
     rounds: Annotated[int, typer.Option(min=2, help="Requests per route.")] = 200,
 ) -> None:
-    """Call the API handler in one process, without a gateway, and print a table.
+    """Measure the API handler in one process, without a gateway, and print a table.
 
     The database contains dead letters and no other work items.
     """
@@ -78,7 +78,7 @@ def deploy(url: str) -> None:
 
 
 def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return the path and query of each polled route, by view and content."""
+    """Return the path and query of each polled route, by the name printed in the table."""
     with psycopg.connect(url) as connection:
         ((job_id,),) = connection.execute(
             "SELECT job_id FROM dead_letter WHERE tenant_id = %s AND status = 'pending' LIMIT 1",
@@ -106,7 +106,7 @@ def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
 
 
 def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> list[Cost]:
-    """Request all routes in random order, so that other load affects them equally."""
+    """Request all routes in random order, so that other load affects all routes equally."""
     random, took = Random(1), {name: ([], []) for name in routes}  # type: ignore[var-annotated]
     for _ in range(rounds):
         for name in random.sample(list(routes), len(routes)):
@@ -114,7 +114,7 @@ def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) ->
             took[name][0].append(new)
             if status == 200:  # OK
                 known, _, again = time_request(*routes[name], tag)
-                assert again == 304, f"{name}: expected 304 without a change, got {again}"  # NOT MODIFIED
+                assert again == 304, f"{name}: expected 304 for unchanged data, got {again}"  # NOT MODIFIED
                 took[name][1].append(known)
             else:
                 assert routes[name][0] == ALONE, f"{name}: {status}"
@@ -147,7 +147,7 @@ def request(
 
 
 def report(costs: Sequence[Cost]) -> list[str]:
-    """Return a table of p50, p95 and the ratio to authentication alone. Mark expensive routes."""
+    """Return a table of p50, p95 and the ratio to the p50 of authentication alone. Mark expensive routes."""
     unit = median(costs[0].new)
     cheapest = min(median(cost.new) for cost in costs[1:])
     lines = [f"{'':28}{'p50 ms':>9}{'p95 ms':>9}{'304 p50':>9}{'304 p95':>9}{'x alone':>9}"]

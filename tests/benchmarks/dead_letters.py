@@ -101,7 +101,8 @@ def run(
 ) -> None:
     """Measure console queries for the largest tenant, and exports of a million dead letters.
 
-    Fail if a p95 exceeds 200 ms, or if an export needs more than 256 MB or does not contain each dead letter once.
+    Fail if a p95 exceeds 200 ms, if an export uses more than 256 MB, or if it does not contain each dead letter exactly
+    once.
     """
     with TemporaryDirectory(dir=folder) as directory:
         Path(directory).chmod(0o711)
@@ -127,7 +128,7 @@ def run(
 
 
 def load(url: str, total: int, now: datetime) -> float:
-    """Generate dead letters and their related rows. Return the seconds it took."""
+    """Generate dead letters and their related rows. Return the duration in seconds."""
     began = perf_counter()
     values = {
         "tenants": [tenant_id(number) for number in range(TENANTS)],
@@ -223,7 +224,7 @@ def calls(tenant: UUID, total: int, random: Random, fingerprints: Sequence[str])
             connection, tenant, DeadLetterFilter(), limit=20, offset=9_980
         ),
         "search, file name": text_search(lambda: f"invoice-{number()}.pdf"),
-        "search, words of all": text_search(lambda: "invoice pdf", deep=True),
+        "search, words in all rows": text_search(lambda: "invoice pdf", deep=True),
         "search, frequent word": text_search(lambda: f"p{random.randrange(997)}", deep=True),
         "search, two frequent words": text_search(lambda: f"p{random.randrange(997)} matching", deep=True),
         "search, error": text_search(lambda: "timed out", deep=True),

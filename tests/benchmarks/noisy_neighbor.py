@@ -84,7 +84,7 @@ class Api:
             process.start()
             stack.callback(process.join)
             stack.callback(here.send, None)
-            here.send((PATH, {"tenant": "tenant-2"}, "tenant-2", "warm"))  # cold start, outside the measurement
+            here.send((PATH, {"tenant": "tenant-2"}, "tenant-2", "warm"))  # cold start, before the measurement
             self.free.put(here)
         for _ in range(INVOCATIONS):
             environment = self.free.get()
@@ -93,7 +93,7 @@ class Api:
         self.tokens, self.refilled_at, self.lock = float(GATEWAY_BURST), monotonic(), Lock()
         self.busy_since: float | None = None
         self.busiest = 0.0
-        """Longest period without a free environment, in seconds."""
+        """Longest period during which no environment was free, in seconds."""
 
     def ask(self, tenant: str, user: str) -> str:
         """Request a page of dead letters. Return `OK`, or the reason why the request failed."""

@@ -1,9 +1,9 @@
 """Measure how fast a day's offers are computed: `python -m tests.benchmarks.offers`.
 
-Users are generated around cities, most of them around the largest. Processes compute shards of users with 1,000
+Users are generated around cities, most of them around the largest city. Processes compute shards of users with 1,000
 candidates each, and serialize the offers as JSON. Two other methods then compute offers for a sample of users: plain
-Python, one candidate after another, and one LATERAL query in PostgreSQL. Both are given precomputed candidates. All
-three methods must return the same offers. Finally, offers limited to neighbors are compared with offers from the
+Python, one candidate after another, and one LATERAL query in PostgreSQL. Both methods receive precomputed candidates.
+All three methods must return the same offers. Finally, offers limited to neighbors are compared with offers from the
 whole pool.
 """
 
@@ -49,7 +49,7 @@ class Speed:
 
 
 def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
-    """Compute the shards with these numbers. The entry point of a worker process."""
+    """Compute the shards with these numbers. This is the entry point of a worker process."""
     memory = [_peak_megabytes()]
     pool = Pool(ProfileArrays.read(packed), DAY)
     memory.append(_peak_megabytes())
@@ -316,7 +316,7 @@ def measure_quality(people: ProfileArrays, users: int = 500) -> Quality:
 def run(
     people: Annotated[int, typer.Option(help="Number of users in the pool.")] = 100_000,
     processes: Annotated[int, typer.Option(help="Number of concurrent processes.")] = 2,
-    users: Annotated[int, typer.Option(help="Number of users whose offers Python and SQL also compute.")] = 500,
+    users: Annotated[int, typer.Option(help="Number of users whose offers are also computed in Python and SQL.")] = 500,
 ) -> None:
     """Measure and print speed, memory and quality. Fail if a method returns different offers."""
     everyone = generate_profiles(people)

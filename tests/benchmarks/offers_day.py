@@ -44,7 +44,7 @@ ZONE = "Europe/Berlin"
 TICK = datetime(2026, 11, 23, 8, 1, tzinfo=UTC)
 _ROW = next(row for row in WORKERS if row.name == WORKER)
 
-# Users live around sixty cities, most of them around the largest.
+# Users live around sixty cities, most of them around the largest city.
 _PROFILES = """
 INSERT INTO profile (user_id, external_id, tenant_id, timezone, birth_date, gender, seeks_genders, min_age, max_age,
                      latitude, longitude, max_distance_km, traits, updated_at)
@@ -102,7 +102,7 @@ class Day:
     """Seconds from the start of the workers until all shards are settled."""
     offers: int
     storing: float
-    """Seconds from the first row of a shard to its commit, added up over all shards."""
+    """Seconds from the first row of a shard to its commit, summed over all shards."""
     megabytes: float
     """Peak memory of a worker process."""
 

@@ -56,7 +56,7 @@ class Tally:
     uncertain_boundaries: set[str] = field(default_factory=set)
 
     def add(self, documents: Sequence[CorpusDocument], found: Split) -> None:
-        """Count the boundaries that were found in one file."""
+        """Add the result of splitting one file that contains `documents`."""
         places = [f"{document.name} p{page}" for document in documents for page in range(1, len(document.pages) + 1)]
         begins = set(_first_pages(documents))
         for boundary in found.boundaries:
@@ -84,15 +84,15 @@ class Tally:
         of_all = self.found / max(sure + self.uncertain, 1)
         typer.echo(
             f"{title}: {self.files} files; certain boundaries: precision {precision:.4f}, recall {recall:.4f} "
-            f"({self.found} right, {self.missed} missed, {self.invented} false)\n"
+            f"({self.found} correct, {self.missed} missed, {self.invented} false)\n"
             f"  {of_all:.4f} of all boundaries found; uncertain: {self.uncertain} boundaries, "
             f"{self.uncertain_inside} other pages; files without uncertainty: {self.certain}, "
-            f"{self.right} of them right"
+            f"{self.right} of them correct"
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the report. Return 1 if there are too few PDFs, or if a certain boundary is wrong."""
+    """Print the report. Return 1 if there are too few PDFs, or if a certain boundary is incorrect."""
     parser = argparse.ArgumentParser(prog="make bench-splitting", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=DATA)
     parser.add_argument("--rounds", type=int, default=200, help="files per series")
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     documents = list(_read_corpus(options.folder))
     if len(documents) < _MIN_DOCUMENTS:
-        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or name another folder.")
+        typer.echo(f"No PDFs in {options.folder}. Clone https://github.com/ZUGFeRD/corpus or name another folder.")
         return 1
     whole, any_, distinct = Tally(), Tally(), Tally()
     started, count = time.perf_counter(), 0
@@ -119,9 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             typer.echo(f"uncertain: {boundary}")
     for wrong in whole.wrong + any_.wrong + distinct.wrong:
         typer.echo(f"WRONG: {wrong}")
-    typer.echo(f"single documents: {whole.certain} of {whole.files} without uncertainty, {whole.right} of them right")
+    typer.echo(f"single documents: {whole.certain} of {whole.files} without uncertainty, {whole.right} of them correct")
     any_.show("combined at random")
-    distinct.show("combined, each number once")
+    distinct.show("combined, each invoice number once")
     typer.echo(f"{len(documents)} documents; {1000 * seconds / max(count, 1):.1f} ms per page")
     return int(bool(whole.wrong or any_.wrong or distinct.wrong))
 

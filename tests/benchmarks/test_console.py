@@ -18,7 +18,7 @@ def test_report_compares_visits_with_a_bare_page():
 
 
 @pytest.mark.parametrize("slow", [1, 2])
-def test_p95_ignores_few_slow_visits(slow: int):
+def test_p95_is_unaffected_by_two_percent_slow_visits(slow: int):
     visits = [Load(seen=10.0, usable=20.0, bytes=1)] * (100 - slow) + [Load(seen=10.0, usable=9000.0, bytes=1)] * slow
 
     assert report(visits, [10.0, 10.0])[2].split()[-2] == "20"

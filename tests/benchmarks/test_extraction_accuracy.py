@@ -1,4 +1,4 @@
-"""Text extraction is accurate on a corpus of real invoices, if it is next to the repository."""
+"""Text extraction is accurate on real invoices. Skipped unless the corpus is next to the repository."""
 
 import pytest
 

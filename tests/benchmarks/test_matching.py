@@ -95,7 +95,7 @@ def test_false_and_missed_links_are_listed_with_evidence(folder: Path, tmp_path:
         assert [row["error"] for row in csv.DictReader(file)] == ["false", "missed"]
 
 
-def test_average_takes_means_and_adds_counts():
+def test_average_averages_figures_and_sums_counts():
     halves = [
         Scored("", "", "", Figures(one, one, one, error, 10, 2.0), ())
         for one, error in ((Agreement.from_counts(4, 4, 4), 0.0), (Agreement.from_counts(2, 4, 1), 0.1))
@@ -141,7 +141,7 @@ def test_rules_decide_between_orders_with_equal_numbers(folder: Path):
 
 @pytest.mark.parametrize(("module", "peer"), [("splink", splink_labeled), ("splink", splink), ("dedupe", dedupe)])
 def test_other_library_ranks_true_pairs_first(tmp_path: Path, module: str, peer: Peer):
-    pytest.importorskip(module, reason="the other libraries are not installed")
+    pytest.importorskip(module, reason="the compared libraries are not installed")
     papers, edges, alone = [], [], []
     for number in range(12):
         items = [line(f"A-{number}{number}", str(number + 2), f"{number + 3}.50")]
@@ -175,7 +175,7 @@ def test_peak_memory_includes_allocated_memory():
     assert peak_megabytes() >= max(before, 64)
 
 
-def test_missing_library_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_library_is_reported_as_absent(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tests.benchmarks.matching.comparison.PEERS", {"Splink 5, EM": None})
     hidden = run([sys.executable, "-c", "import splink"], capture_output=True, check=False, cwd=ROOT).returncode
     if not hidden:
@@ -185,7 +185,7 @@ def test_missing_library_is_reported(folder: Path, monkeypatch: pytest.MonkeyPat
     assert absent.reason.startswith("splink is not installed")
 
 
-def test_pair_with_better_partners_is_not_best():
+def test_leftover_pair_with_better_partners_is_not_best():
     alike = np.array([[0.9, 0.5], [0.4, 0.1]])
     assert list(text.assign_pairs(alike)) == [(0, 0, True), (1, 1, False)]
     alike = np.array([[0.9, 0.8], [0.7, 0.1], [0.0, 0.0]])
@@ -200,7 +200,7 @@ def test_rare_letter_sequences_outweigh_common_ones():
     assert alike.max() <= 1 + 1e-9
 
 
-def test_folder_without_sets_is_reported_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_folder_without_labeled_sets_returns_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(tmp_path), "--only", "quality", "peers", "text"]) == 1
     output = capsys.readouterr().out
     for missing in ("No labeled set", "linked-office or linked-hostile", "lacks abt-buy", "lacks dblp-acm"):

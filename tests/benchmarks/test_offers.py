@@ -31,7 +31,7 @@ def test_offers_limited_to_neighbors_are_nearly_optimal():
     assert 0.5 < lost.same < 1
 
 
-def test_worker_processes_complete_a_whole_day(postgres: Server):
+def test_worker_processes_complete_a_day_of_offers(postgres: Server):
     day = offers_day.run_day(postgres, 300, 2)
 
     assert day.people == 300

@@ -1,4 +1,4 @@
-"""Extraction scoring counts right, wrong, missed and excluded values."""
+"""Extraction scoring counts correct, incorrect, missed and excluded values."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def totals(counts: Counts) -> tuple[int, int, int, int, int]:
     return counts.right, counts.false, counts.missed, counts.not_on_page, counts.beyond
 
 
-def test_wrong_value_is_miss_and_false_positive():
+def test_incorrect_value_is_miss_and_false_positive():
     counts = compare([("total_net", "10.00"), ("currency", "EUR")], [("total_net", "11.00")], on_page)
     assert totals(counts) == (0, 1, 2, 0, 0)
     assert counts.misses == [("total_net", "10.00", "11.00"), ("currency", "EUR", "")]
@@ -28,7 +28,7 @@ def test_value_on_no_page_is_excluded():
     assert totals(counts.strict()) == (0, 1, 1, 0, 0)
 
 
-def test_value_missing_in_xml_is_only_strictly_wrong():
+def test_value_missing_from_xml_is_only_a_strict_error():
     counts = compare([], [("issuer.email", "a@b.de")], on_page)
     assert totals(counts) == (0, 0, 0, 0, 1)
     assert counts.strict().false == 1

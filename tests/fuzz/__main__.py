@@ -1,7 +1,7 @@
 """Fuzz parsers with coverage guidance by Atheris (libFuzzer), one process per parser.
 
-A process fails if a parser crashes, takes over 10 s for an input or uses over 512 MB of memory. It stores the input in
-`build/fuzz/TARGET/`. `python -m tests.fuzz TARGET --input FILE` replays a stored input.
+A process fails if its parser crashes, takes more than 10 s for an input or uses more than 512 MB of memory. It stores
+that input in `build/fuzz/TARGET/`. `python -m tests.fuzz TARGET --input FILE` replays a stored input.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=600, help="seconds per target")
     parser.add_argument("--runs", type=int, help="number of inputs per target, instead of a time limit")
-    parser.add_argument("--input", type=Path, help="parse this file once with the first target")
+    parser.add_argument("--input", type=Path, help="parse this file once, with the first named target")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:

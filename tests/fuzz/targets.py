@@ -54,7 +54,7 @@ class Target:
         """Parse `content`. Return the error message if it was rejected, else None.
 
         Raises:
-            Exception: the parser has a bug, if the exception is not in `EXPECTED_ERRORS`.
+            Exception: any exception that is not in `EXPECTED_ERRORS`, which means that the parser has a bug.
         """
         try:
             self.read(content)

@@ -1,4 +1,4 @@
-"""Parsers reject damaged files with known errors, including all files that crashed them before."""
+"""Parsers reject damaged files with known errors, including all files that used to crash them."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.fuzz.targets import TARGETS, Target
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 MAX_CPU_SECONDS = 10.0
-"""Maximum seconds per input, in CPU time because a busy machine does not increase it."""
+"""Maximum CPU time per input. Unlike elapsed time, it does not grow on a busy machine."""
 
 names = pytest.mark.parametrize("name", TARGETS)
 
@@ -63,11 +63,11 @@ def test_damaged_files_raise_only_known_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_earlier_crashes_are_fixed(path: Path) -> None:
+def test_inputs_of_earlier_crashes_are_parsed_or_rejected(path: Path) -> None:
     assert TARGETS[path.parent.name].feed(path.read_bytes()) != "", "the input was rejected without a message"
 
 
-def test_unknown_error_is_raised() -> None:
+def test_unknown_parser_error_is_raised() -> None:
     broken = Target(lambda content: content.decode("ascii"), lambda: iter([b"x"]))
 
     with pytest.raises(UnicodeDecodeError):

@@ -49,7 +49,7 @@ def digest(value: object) -> str:
 
 
 def identities() -> Values:
-    """Return derived ids and hashes that are stored in rows."""
+    """Return derived ids and hashes that are stored in the database."""
     failure = FailureDetails("unknown_tenant", "UnknownTenantError", "No tenant 'acme' for 3 files", 3, "acquisition")
     dead_letter = DeadLetter(_ID, None, "acquisition", None, {}, 3, failure, _AT)
     return {
@@ -82,13 +82,13 @@ def openapi() -> Values:
 
 
 def extraction() -> Iterator[tuple[str, Values]]:
-    """Yield each corpus file with digests of its fields, read with its XML and from its pages only."""
+    """Yield each corpus file with digests of its fields, extracted with its XML and from its pages only."""
     for file in FILES:
         content = file.read_bytes()
         digests: dict[str, str] = {}
         for name, text_only in (("exact", False), ("pages", True)) if file.suffix == ".pdf" else (("exact", False),):
             result = asdict(extract(content, text_only=text_only))
-            del result["unread"], result["split"]  # empty, because the files need neither OCR nor splitting
+            del result["unread"], result["split"]  # empty, because the files require neither OCR nor splitting
             fields = {**(result.pop("structured_data") or {}), **result}
             digests |= {f"{name}.{field}": digest(value) for field, value in fields.items()}
         yield str(file.relative_to(DATA)), digests

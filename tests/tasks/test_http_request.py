@@ -68,7 +68,7 @@ def test_request_is_sent_with_an_idempotency_key(http_server: Server) -> None:
         (Raw(429), ServiceUnavailableError),
     ],
 )
-def test_error_status_decides_the_error_type(http_server: Server, response: Raw, error: type[Exception]) -> None:
+def test_error_status_determines_the_error_type(http_server: Server, response: Raw, error: type[Exception]) -> None:
     http_server.add_steps(response)
     with pytest.raises(error):
         run({"url": http_server.url}, egress=local_egress())
@@ -139,7 +139,7 @@ def test_allowed_url_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("url", ["{}", "http://user:hunter2@127.0.0.1/", "https://169.254.169.254/latest/"])
-def test_forbidden_url_gets_no_request(http_server: Server, url: str) -> None:
+def test_forbidden_url_receives_no_request(http_server: Server, url: str) -> None:
     with pytest.raises(RejectedRequestError) as error:
         run({"url": url.format(http_server.url)}, egress=Egress())
     assert http_server.requests == []
@@ -151,7 +151,7 @@ def test_missing_egress_error_names_the_setting() -> None:
         run({"url": "https://example.com"})
 
 
-def test_no_request_starts_without_enough_time(http_server: Server) -> None:
+def test_request_is_not_sent_without_enough_time(http_server: Server) -> None:
     with pytest.raises(CancelledError):
         run({"url": http_server.url}, egress=local_egress(), seconds=1)
     assert http_server.requests == []

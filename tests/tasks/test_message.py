@@ -1,4 +1,4 @@
-"""Task messages: the outbox format is readable, and invalid ones are rejected."""
+"""Task messages: messages from the outbox are readable, and invalid messages are rejected."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A large payload's removal is scheduled before its upload, and canceled on acceptance."""
+"""A large payload's removal is scheduled before its upload, and canceled when the task is accepted."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -98,7 +98,7 @@ def test_submission_shortly_before_payload_removal_is_rejected(
     ["DELETE FROM task", "DELETE FROM tenant", "UPDATE task SET payload = '{}', payload_s3_key = NULL"],
     ids=["task", "tenant", "payload"],
 )
-def test_deleted_or_emptied_task_removes_its_payload(
+def test_deleting_task_or_payload_schedules_payload_removal(
     submit: Submit, admin: Connection, s3: FakeS3, statement: str
 ) -> None:
     submit(LARGE)

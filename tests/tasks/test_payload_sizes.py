@@ -1,4 +1,4 @@
-"""Payload size as PostgreSQL stores it, with numbers written out."""
+"""Payload size is measured as PostgreSQL stores the payload, with numbers written out in full."""
 
 import json
 

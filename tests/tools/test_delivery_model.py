@@ -17,7 +17,7 @@ SMALL = Bounds(crashes=2, copies=1, revisions=1)
 COPIES = 2 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 1
 """Duplicate messages that SQS may deliver. `make soak` explores two."""
 STATES = {1: 43_123, 2: 355_200}
-"""Reachable states by number of duplicates, with two crashes and one new revision. Only changed rules change them."""
+"""Number of reachable states by number of duplicates, with two crashes and one new revision."""
 MUTANT_BOUNDS = {
     "lost message not resent to a busy queue": Bounds(crashes=0, copies=0, revisions=0, purges=1, busy=True),
     "newer message acknowledged as unknown": Bounds(crashes=0, copies=0, revisions=0, restores=1),
@@ -26,7 +26,7 @@ MUTANT_BOUNDS = {
 LOST = "the work item is lost: it has neither a message nor an outbox row"
 DEAD_LETTERED = "a message was dead-lettered without a fault"
 STALE = "a stale attempt writes"
-STUCK = "the rules cannot finish this"
+STUCK = "the rules cannot finish the work item"
 VIOLATIONS = {
     "delete in finally": LOST,
     "no claim token": STALE,

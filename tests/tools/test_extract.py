@@ -103,13 +103,13 @@ def test_folder_is_read_recursively(tmp_path: Path):
     ]
 
 
-def test_text_named_pdf_is_not_a_pdf(tmp_path: Path):
+def test_text_file_named_pdf_is_rejected(tmp_path: Path):
     (tmp_path / "invoice.PDF").write_bytes(b"Invoice 17")
     (line,) = lines(run("--json", tmp_path / "invoice.PDF"))
     assert line["reason"] == "The file is named .pdf, but it is not a PDF; send the original file."
 
 
-def test_huge_file_is_rejected_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_oversized_file_is_rejected_without_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     huge = tmp_path / "huge.pdf"
     with huge.open("wb") as file:
         file.truncate(200 * 1024 * 1024)

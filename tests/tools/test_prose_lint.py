@@ -92,7 +92,7 @@ def test_names_are_checked(kind: str, value: str, expected: list[str]) -> None:
         ("a.py", "# Sent anew.  prose: ignore\n", []),
     ],
 )
-def test_violations_have_their_line(name: str, source: str, lines: list[int], tmp_path: Path) -> None:
+def test_violations_report_their_line(name: str, source: str, lines: list[int], tmp_path: Path) -> None:
     (tmp_path / name).write_text(source)
     assert [violation.line for violation in check(tmp_path / name)] == lines
 

@@ -39,7 +39,7 @@ def time_at(seconds: float) -> datetime:
 
 
 def record(worker: str, position: int, **changes: Any) -> Record:
-    """Return a log record that got its permit after the previous three records had ended."""
+    """Return a log record. Records overlap in groups of CONCURRENCY_LIMIT consecutive positions."""
     turn = position // CONCURRENCY_LIMIT
     return replace(
         Record(
@@ -240,7 +240,7 @@ def test_slow_s3_ignores_disconnected_clients(s3: SlowS3, capfd: pytest.CaptureF
         gone.sendall(b"GET /bucket/a.pdf HTTP/1.1\r\nHost: s3\r\n\r\n")
         gone.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )  # resets the connection instead of closing it regularly
+        )  # resets the connection instead of closing it gracefully
     assert request(s3, "GET", "/bucket/a.pdf")[0] == 200
 
     assert s3.downloads.count == 2

@@ -51,7 +51,7 @@ def test_interrupted_step_is_repeated(prepare: Callable[[], None], finished_step
 
 def test_old_python_is_rejected(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "version_info", (3, 9, 2))
-    with pytest.raises(setup.SetupError, match=r"Python 3\.11 or newer is needed"):
+    with pytest.raises(setup.SetupError, match=r"Python 3\.11 or newer is required"):
         setup.check_python()
 
 

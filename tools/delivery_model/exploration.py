@@ -87,7 +87,7 @@ class Search:
         """Visit every state."""
         started = perf_counter()
         was_enabled = gc.isenabled()
-        gc.disable()  # the states have no reference cycles, and the collector would traverse all of them repeatedly
+        gc.disable()  # the states have no reference cycles, but the collector would traverse all of them repeatedly
         try:
             counterexample = self._search()
         finally:
@@ -128,9 +128,9 @@ class Search:
         return path[::-1]
 
     def _find_endless(self) -> Counterexample | None:
-        """Return a path to a state from which the rules may not terminate, even without faults and deferrals.
+        """Return a path to a state from which the rules might not terminate, or None.
 
-        From each state, every path must be finite and end in a final state. Returns None if all paths do.
+        From each state, every path without faults and deferrals must be finite and end in a final state.
         """
         successors: list[list[int]] = [[] for _ in self.states]
         incoming = array("l", bytes(self._before.itemsize * len(self.states)))
@@ -142,7 +142,7 @@ class Search:
             None,
         )
         if dead_end is not None:
-            return Counterexample("the rules cannot finish this", self._path(dead_end))
+            return Counterexample("the rules cannot finish the work item", self._path(dead_end))
         pending = [number for number, edges in enumerate(incoming) if not edges]
         while pending:
             for successor in successors[pending.pop()]:
@@ -152,7 +152,7 @@ class Search:
         cycle = next((number for number, edges in enumerate(incoming) if edges), None)
         if cycle is None:
             return None
-        return Counterexample("this can loop forever", self._path(cycle))
+        return Counterexample("the rules can loop forever", self._path(cycle))
 
     def _find_violation(self, state: State) -> str | None:
         """Return the first violated invariant, or None."""
@@ -160,7 +160,7 @@ class Search:
         if work.violation:
             return work.violation
         violations = {
-            "effects were committed twice or with another outcome": work.effects != (work.status == SUCCEEDED),
+            "effects were committed twice or with a different outcome": work.effects != (work.status == SUCCEEDED),
             "too many attempts": work.attempts > MAX_ATTEMPTS,
             "the attempts do not equal the claims": work.attempts != work.claims,
             "a dead letter without a failure, or two for one failure": work.failures != (work.status == FAILED),
@@ -171,7 +171,7 @@ class Search:
         return next((violation for violation, is_violated in violations.items() if is_violated), None)
 
     def _violations_while_unfinished(self, state: State) -> dict[str, bool]:
-        """Return the invariants of messages of an unfinished work item, with their violations."""
+        """Return which message invariants of an unfinished work item are violated."""
         bounds = self._bounds
         queued = [message for message in state.messages if message.status in {VISIBLE, HIDDEN}]
         dead = any(message.status == DEAD and message.age <= CURRENT for message in state.messages)

@@ -1,4 +1,4 @@
-"""State reduction: merges states that have the same future."""
+"""State reduction: merges states that have the same possible continuations."""
 
 from tools.delivery_model.states import DELETED, ENDED, SENDING, UNCLAIMED, Consumer, Message, Rules, State
 

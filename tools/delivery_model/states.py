@@ -9,9 +9,9 @@ MAX_RECEIVES: Final = 3
 MAX_RETURNS: Final = 2
 
 UNREGISTERED: Final = "unregistered"
-"""Status of a work item that an external event refers to, but that is not inserted yet."""
+"""Status of a work item that an external event refers to, but that has no row yet."""
 UNKNOWN: Final = "unknown"
-"""Status of a work item that a message refers to, but that is in no table."""
+"""Status of a work item that a message refers to, but that has no row."""
 PENDING: Final = "pending"
 RUNNING: Final = "in-progress"
 SUCCEEDED: Final = "succeeded"
@@ -30,13 +30,13 @@ VISIBLE: Final = "visible"
 HIDDEN: Final = "hidden"
 DEAD: Final = "in the dead-letter queue"
 ARCHIVED: Final = "archived"
-"""Status of a message that the archiver settled, but did not delete from the dead-letter queue yet."""
+"""Status of a message that the archiver has settled, but not yet deleted from the dead-letter queue."""
 
 DELETED: Final = "deleted"
 """Status of a deleted message, for which consumers may still have receipt handles."""
 
 RECEIVED: Final = "received"
-"""Step before a message is protected. A separate step only if `protects_first` is disabled."""
+"""Step before a message is protected. It is a separate step only if `protects_first` is disabled."""
 PROTECTED: Final = "protected"
 WORKING: Final = "working"
 EXHAUSTED: Final = "exhausted"
@@ -95,7 +95,7 @@ class Rules:
 
     @cached_property
     def oldest(self) -> int:
-        """Age from which a message is recognized as outdated."""
+        """Minimum age at which a message is recognized as outdated."""
         return OLDER_SEND if self.has_send_numbers else OLDER_REVISION
 
 
@@ -140,7 +140,7 @@ class Bounds:
     revisions: int = 1
     """New revisions: retries of failed work items, or new data at any time."""
     purges: int = 0
-    """Messages that a queue loses by a purge or the end of their retention."""
+    """Messages that a queue loses through a purge or the end of their retention."""
     restores: int = 0
     """Transactions that the database loses after their messages were sent."""
     busy: bool = False
@@ -158,9 +158,9 @@ class Consumer(NamedTuple):
     is_last_receive: bool = False
     """Whether this receive uses up the message's receive limit."""
     knows_latest_token: bool = False
-    """Whether its token is the row's token."""
+    """Whether the consumer's claim token is the row's current token."""
     has_latest_claim: bool = False
-    """Whether the work item has not been claimed since, which `knows_latest_token` must imply. No rule may read it."""
+    """Whether this consumer's claim is the latest. `knows_latest_token` must imply it. No rule may read it."""
     attempt: int = 0
     """Attempt number that serves as the token if `tokens_increase` is disabled, else 0."""
 
@@ -190,7 +190,7 @@ class Work(NamedTuple):
     has_unsettled_failure: bool = False
     """Whether an attempt of this revision ended in a permanent failure that was not settled."""
     violation: str = ""
-    """Violation that has just happened."""
+    """Violation caused by the last transition, if any."""
 
 
 class State(NamedTuple):
@@ -201,7 +201,7 @@ class State(NamedTuple):
     unsent: tuple[int, ...]
     """Outbox rows to send, by age."""
     crashes: int
-    """Remaining number of crashes. The next four fields are also the remaining numbers of their faults."""
+    """Number of crashes that may still occur. The next four fields are limits of the same kind."""
     copies: int
     revisions: int
     purges: int

@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     name: str
     disposition: str
     state: State
-    """State in which the consumer is unchanged."""
+    """State after the commit. The consumer is still unchanged."""
     is_progress: bool = True
     """See `Step.is_progress`."""
 
@@ -130,7 +130,7 @@ class Steps:
             if CURRENT not in queued_ages:
                 yield Step("the watchdog resends the message", True, resent)
             elif state.copies:
-                name = "the watchdog resends a message that the queue holds"
+                name = "the watchdog resends a message that is still queued"
                 yield Step(name, False, resent._replace(copies=state.copies - 1))
         if state.purges and work.status != UNREGISTERED:  # a lost event that was never read cannot be recovered
             for index, message in enumerate(state.messages):
@@ -149,7 +149,7 @@ class Steps:
             yield Step(name, False, restarted)
 
     def _restore(self, state: State) -> Transitions:
-        """Yield the loss of the transaction that sent a message, so that the row is older than the message."""
+        """Yield the loss of the transaction that sent a message, which leaves the row older than the message."""
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
                 if message.status in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
@@ -216,14 +216,14 @@ class Steps:
             yield Step("the archiver deletes the message before writing", True, deleted)
 
     def _archive(self, state: State, message: Message) -> Transitions:
-        """Archive a message. `state` has the message's new status already, but not the work item's new status."""
+        """Archive a message. `state` already has the message's new status, but not the work item's."""
         work = state.work
         if work.status == UNKNOWN:
-            yield Step("the archiver drops a message of an unknown work item", True, state)
+            yield Step("the archiver drops a message for an unknown work item", True, state)
         elif message.age == NEWER and work.status not in ENDED:
             yield Step("the archiver enqueues the current message", True, self._current_enqueued(state))
         elif message.age >= self._rules.oldest or work.status in ENDED:
-            yield Step("the archiver merges or drops a message of a finished work item", True, state)
+            yield Step("the archiver merges or drops a message for a finished work item", True, state)
         elif not work.is_leased:
             superseded = self._superseded(state, takes_token=self._rules.archiver_takes_token)
             if work.attempts >= MAX_ATTEMPTS:
@@ -316,7 +316,7 @@ class Steps:
     # -- settlement ----------------------------------------------------------------------------------------------------
 
     def _work(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Yield every outcome of an attempt. Each commit may also be unconfirmed, with or without success."""
+        """Yield every outcome of an attempt. A commit may also be unconfirmed, whether or not it succeeded."""
         work = state.work
         if not self._may_write(work, consumer):
             disposition = UNTOUCHED if self._rules.reports_stale else ACKNOWLEDGED
@@ -519,7 +519,7 @@ def _with_message(state: State, index: int, message: Message) -> State:
 
 
 def _move(message: Message, status: str) -> Message:
-    """Return the message without any valid receipt handle."""
+    """Return the message, moved out of the queue. Its receives and receipt handles no longer matter."""
     return Message(status, message.age, 0, tuple(consumer._replace(is_newest=True) for consumer in message.consumers))
 
 

@@ -1,1 +1,1 @@
-"""Demo: processes sample documents in the local cloud and compares results with expectations."""
+"""Demo: processes sample documents in the local cloud, and checks the results."""

@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Process sample documents and show the results.
 
-    Starts the local cloud if necessary, and stops it again. The seed decides the documents of three tenants. The
+    Starts the local cloud if necessary, and stops it afterward. The seed determines the documents of three tenants. The
     documents are uploaded to S3 or sent by mail, and their results are posted to a webhook receiver. The results are
     compared with the expected results, shown, and written to build/demo.json. Exits with 1 if there is a mismatch.
     """
@@ -157,12 +157,12 @@ def _show_cases(run: DemoCases, results: CaseResults) -> None:
         None,
     )
     if example is not None:
-        screen.print(Text("\nExample, as in 'counterfoil clusters show':\n", "bold"))
+        screen.print(Text("\nExample, as shown by 'counterfoil clusters show':\n", "bold"))
         show_cluster(screen, example)
     mails, bundled = len(run.cases.mails()), len(run.cases.bundle.documents)
     screen.print(
-        f"\n{mails} cases came by mail, and {results.parts} of {bundled} invoices from one file. The receiver has "
-        f"results of {len(results.received)} clusters and {results.document_states} documents so far."
+        f"\n{mails} cases arrived by email, and {results.parts} of {bundled} invoices from one file. The receiver has "
+        f"results for {len(results.received)} clusters and {results.document_states} documents so far."
     )
 
 
@@ -217,7 +217,7 @@ def _show_clusters(clusters: Sequence[Members]) -> None:
     for (document,) in single:
         line = Text(f"  {type_label(document.type)} {document.number or ''}").append(f"  {document.file}", "cyan")
         stdout().print(line.append(f"  {document.tenant}", "dim").append(f"  {document.note or ''}", "yellow"))
-    stdout().print(f"{len(several)} clusters of several documents, {len(single)} documents without a match.")
+    stdout().print(f"{len(several)} clusters with several documents, {len(single)} documents without a match.")
 
 
 def _show_notes(uploads: Mapping[tuple[str, str], Upload], states: Sequence[State]) -> None:

@@ -31,11 +31,11 @@ Name = tuple[str, str]
 _RECEIVER = "receiver"
 """Name of the tenant's webhook destination."""
 _EITHER = "one of the two"
-"""Replaces the number of a duplicate, because the order of arrival decides which copy is the duplicate."""
+"""Replaces the number of a duplicate, because the order of arrival decides which file counts as the duplicate."""
 
 
 class _Quiet(Handler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its parent's name
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name in the base class
         """Log nothing, because the demo prints the results."""
 
 
@@ -141,9 +141,9 @@ class CaseResults:
     documents: Sequence[Upload]
     clusters: Mapping[UUID, Cluster]
     received: Mapping[str, Mapping[str, Any] | None]
-    """Latest result that the receiver got for each cluster, by cluster id."""
+    """Latest result delivered to the receiver for each cluster, by cluster id."""
     document_states: int
-    """Number of documents whose status the receiver got."""
+    """Number of documents whose status was delivered to the receiver."""
 
     def cluster_of(self, case: Case) -> Cluster | None:
         """Return the cluster of the case's first document."""
@@ -186,9 +186,7 @@ def mismatches(cases: Cases, results: CaseResults) -> list[Mismatch]:
         received = (results.received.get(str(id_)) or {}).get("outcome")
         if received != outcome:
             files = [document["file_name"] for document in documents_of(cluster)]
-            differences.append(
-                Mismatch("cases", files, f"the result for the receiver: {outcome}", f"it received: {received}")
-            )
+            differences.append(Mismatch("cases", files, f"webhook result: {outcome}", f"webhook result: {received}"))
     return differences
 
 
@@ -201,7 +199,10 @@ def _case_mismatches(case: Case, results: CaseResults) -> Iterator[Mismatch]:
     names = Counter(item.name for item in case.documents)
     if _names(cluster) != names:
         yield Mismatch(
-            "cases", files, "one cluster of these", ", ".join(name_of(document) for document in documents_of(cluster))
+            "cases",
+            files,
+            "one cluster with exactly these documents",
+            ", ".join(name_of(document) for document in documents_of(cluster)),
         )
     expected = {_number_and_code(item.document.number, code) for item in case.documents for code in item.codes}
     if open_codes(cluster) != expected:

@@ -1,4 +1,4 @@
-"""Compares the results of sample files with their ground truth. Pure."""
+"""Compares the results of sample files with their ground truth, without side effects."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ UploadsByFile = Mapping[tuple[str, str], Upload]
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One or several files with an unexpected result."""
+    """One or more files with an unexpected result."""
 
     tenant: str
     files: Sequence[str]
@@ -88,9 +88,12 @@ def _cluster_mismatches(sample: Sample, tenant: str, uploads: UploadsByFile) -> 
     for members in sorted(expected - {frozenset(cluster) for cluster in clusters.values()}, key=sorted):
         overlapping = [sorted(names[hash_] for hash_ in cluster) for cluster in clusters.values() if cluster & members]
         yield Mismatch(
-            tenant, sorted(names[hash_] for hash_ in members), "one cluster of these", _format_clusters(overlapping)
+            tenant,
+            sorted(names[hash_] for hash_ in members),
+            "one cluster with exactly these files",
+            _format_clusters(overlapping),
         )
 
 
 def _format_clusters(clusters: Iterable[Sequence[str]]) -> str:
-    return " | ".join(", ".join(cluster) for cluster in clusters) or "none of them in a cluster"
+    return " | ".join(", ".join(cluster) for cluster in clusters) or "none of these files is in a cluster"

@@ -21,7 +21,7 @@ _MAX_ERRORS = 3
 
 @dataclass
 class Run:
-    """A sample in a cloud. Each run has its own tenants."""
+    """A run of the sample in a cloud, with its own tenants."""
 
     cloud: Cloud
     sample: Sample
@@ -43,7 +43,7 @@ class Run:
     def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> UploadsByFile:
         """Upload the sample's files in order, and wait until every document is in a final state.
 
-        `show` is called with the numbers of uploaded, acquired, ingested and matched files. A file in a final state
+        Calls `show` with the numbers of uploaded, acquired, ingested and matched files. A file in a final state
         counts for all stages.
 
         Raises:
@@ -91,7 +91,7 @@ class Run:
         counts["not uploaded"] = len(self.sample.files) - len(self.uploaded)
         errors = sorted({item.note.rstrip(".") for item in unfinished if item.note})[:_MAX_ERRORS]
         return (
-            f"After {seconds:.0f} s {counts.total()} of {len(self.sample.files)} documents are unfinished: "
+            f"After {seconds:.0f} s, {counts.total()} of {len(self.sample.files)} documents are unfinished: "
             + ", ".join(f"{count} {place}" for place, count in counts.items() if count)
             + (f". Last errors: {' | '.join(errors)}" if errors else "")
             + f". The functions' log is {emulator.log(self.cloud.paths)}. Try a longer --timeout."

@@ -1,9 +1,9 @@
-"""Sample receiver for Counterfoil's webhooks. It needs only Python 3.11; use it as a template.
+"""Sample receiver for Counterfoil's webhooks. It requires only Python 3.11. Use it as a template.
 
     WEBHOOK_SECRET=whsec_... python webhook_receiver.py --port 8099 --database results.sqlite
 
-It verifies each request, stores the newest revision of every cluster and document, and applies repeated deliveries
-once. See docs/webhooks.md.
+It verifies each request, stores the newest revision of every cluster and document, and applies each delivery only once.
+See docs/webhooks.md.
 """
 
 import argparse
@@ -122,7 +122,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Receiver
     timeout = READ_TIMEOUT_SECONDS
 
-    def do_POST(self) -> None:  # the name is http.server's
+    def do_POST(self) -> None:  # the name that http.server requires
         """Verify a delivery, store it and respond."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
@@ -138,7 +138,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Receive until interrupted."""
+    """Receive deliveries until interrupted."""
     parser = argparse.ArgumentParser(description="Receive Counterfoil's webhooks.")
     parser.add_argument("--port", type=int, default=8099)
     parser.add_argument("--database", type=Path, default=Path("results.sqlite"), help="SQLite file for the results")

@@ -51,8 +51,8 @@ def invoice_level_agreement(
 ) -> Agreement:
     """Compare links, with the duplicates of an invoice (`invoice_groups`) as one document.
 
-    A link to any duplicate counts as a link to its group. A group of n documents needs n - 1 links. Predicted links
-    within a group are correct as long as they connect more of its documents; redundant links are wrong.
+    A link to any duplicate counts as a link to its group. A group of n documents requires n - 1 links. Predicted links
+    within a group are correct as long as they connect more of its documents; redundant links are incorrect.
     """
 
     def split_links(edges: Iterable[Edge]) -> tuple[set[Edge], set[Edge]]:
@@ -84,7 +84,7 @@ def _pairs(sizes: Mapping[Any, int]) -> int:
 
 
 def _needed_links(edges: Collection[Edge]) -> int:
-    """Return the number of links needed to connect the same documents."""
+    """Return the minimum number of links that connect the same documents as these links."""
     parts = _parts(edges)
     return len(parts) - len(set(parts.values()))
 

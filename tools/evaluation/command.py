@@ -40,7 +40,7 @@ from tools.training.weights_file import read_weights
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 NAMESPACE = UUID("0d1f5c0a-52a7-5f0e-8f0c-6f6b1f4b9c5e")
-"""Namespace for tenant ids, so that every run has the same ids."""
+"""Namespace for tenant ids, which gives a tenant the same id in every run."""
 DATABASE = "evaluation"
 
 Findings = Mapping[variances.Finding, str]
@@ -200,7 +200,7 @@ def _match(
 
 
 def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], seconds: float) -> MatchingResult:
-    """Read the results from the database, with the set's document names."""
+    """Read the results from the database, by the set's document names."""
     names = {id_: name for name, id_ in ids.items()}
     with psycopg.connect(server.url(DATABASE)) as connection:
         rows = connection.execute("SELECT id, coalesce(cluster_id, id), matching_skip_reason FROM document").fetchall()

@@ -1,4 +1,4 @@
-"""Compares the actual and the expected results of a replay. Pure."""
+"""Compares the actual and the expected results of a replay, without side effects."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,7 +161,7 @@ def _all_but(exceptions: Sequence[str]) -> str:
 
 
 def _count_expected(numbers: Sequence[str | None], expected: Sequence[str]) -> str:
-    """Describe how many expected numbers were found, and how many others."""
+    """Describe how many expected and how many unexpected numbers were found."""
     actual, required = Counter(map(str, numbers)), Counter(expected)
     missing, extra = (required - actual).total(), (actual - required).total()
-    return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} more" if extra else "")
+    return f"{len(expected) - missing} of {len(expected)}" + (f", and {extra} unexpected" if extra else "")

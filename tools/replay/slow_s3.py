@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle(self) -> None:
-        """Ignore clients that disconnect during a response, because a killed worker does not wait."""
+        """Ignore clients that disconnect during a response, because a worker may be killed."""
         with suppress(ConnectionError):
             super().handle()
 

@@ -30,8 +30,8 @@ def orders_with_invoices(
 ) -> Iterator[tuple[Document, Document]]:
     """Yield a company's `count` orders to domestic suppliers, each with the invoice that refers to it.
 
-    The seed decides companies, numbers, articles and quantities. With `varied`, some orders have many line items, and
-    some consecutive orders have the same supplier.
+    The seed determines companies, numbers, articles and quantities. With `varied`, some orders have many line items,
+    and some consecutive orders have the same supplier.
     """
     for order, _, invoice in orders_with_deliveries_and_invoices(seed, count, country=country, varied=varied):
         yield order, invoice

@@ -16,14 +16,14 @@ from tools.sample_generator.pdf import write_page
 
 @dataclass(frozen=True)
 class Bundle:
-    """A PDF that contains many documents. Pages count from 1. A range is a first and a last page."""
+    """A PDF that contains many documents. Pages are numbered from 1. Ranges include both ends."""
 
     content: bytes
     documents: tuple[Document, ...]
     ranges: tuple[tuple[int, int], ...]
     """Page ranges of the documents."""
     covers: tuple[int, ...]
-    """Pages outside of all documents."""
+    """Pages that belong to no document."""
 
 
 def write_bundle(documents: Sequence[Document]) -> bytes:

@@ -71,7 +71,7 @@ class Cases:
     """The tenant's mail address."""
 
     def files(self) -> list[tuple[str, bytes]]:
-        """Return the files to upload, as name and content."""
+        """Return the files to upload, as pairs of name and content."""
         bundled = {id(document) for document in self.bundle.documents}
         single = [
             _file(item.document)
@@ -82,7 +82,7 @@ class Cases:
         return [*single, (f"{INVOICES_IN_ONE_FILE} Rechnungen.pdf", self.bundle.content)]
 
     def mails(self) -> list[tuple[str, bytes]]:
-        """Return the emails, as file name and content (RFC 5322)."""
+        """Return the emails, as pairs of file name and content (RFC 5322)."""
         return [(f"{case.documents[-1].document.number}.eml", self._mail(case)) for case in self.cases if case.by_mail]
 
     def _mail(self, case: Case) -> bytes:
@@ -106,13 +106,13 @@ def _file(document: Document) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class _Misstated(Document):
-    """A document with a wrong gross total."""
+    """A document with an incorrect gross total."""
 
     gross_error: Decimal = Decimal(0)
 
     @property
     def totals(self) -> Totals:
-        """Totals with the wrong gross amount."""
+        """Totals with the incorrect gross amount."""
         correct = super().totals
         return replace(correct, gross=correct.gross + self.gross_error)
 
@@ -126,7 +126,7 @@ class _Transaction:
         self.order = place_order(context, begin, 2)
 
     def later(self, days: int) -> date:
-        """Advance the transaction by some days, and return the working day."""
+        """Advance the transaction by a few days, and return the working day."""
         self.day = workday(self.day, days)
         return self.day
 
@@ -215,7 +215,7 @@ def _currency(transaction: _Transaction) -> list[CaseDocument]:
 
 def _tax(transaction: _Transaction) -> list[CaseDocument]:
     tax = transaction.order.lines[0].tax
-    assert tax is not None  # orders have prices
+    assert tax is not None  # every line item of an order has a tax
     wrong_rate = Decimal(7) if tax.rate != 7 else Decimal(19)
     return _three_way(transaction, _first_line(tax=Tax("S", wrong_rate)), "tax_mismatch")
 
@@ -248,7 +248,7 @@ def _rejected(transaction: _Transaction) -> list[CaseDocument]:
 
 
 def _credited(transaction: _Transaction) -> list[CaseDocument]:
-    """Create a case with rejected goods that were billed and credited, so that no variance is open."""
+    """Create a case with rejected goods that were billed and credited, which leaves no variance open."""
     delivery = transaction.delivery()
     receipt = receive(transaction.context, delivery, transaction.later(1), Decimal(1))
     invoice = transaction.invoice(0, delivery)
@@ -277,7 +277,7 @@ _BY_MAIL = {"no differences", "billed at another price"}
 
 
 def generate_cases(seed: int, address: str = "") -> Cases:
-    """Generate a seed's cases for a tenant's mail address. Deterministic."""
+    """Generate the cases for a seed and a tenant's mail address. Equal arguments give equal cases."""
     rng = Random(f"counterfoil cases {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(_COUNTRY)

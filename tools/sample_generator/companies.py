@@ -1,7 +1,7 @@
 """Invented companies whose VAT ids, register numbers and IBANs have valid check digits.
 
-python-stdnum computes the check digits. If it can only validate them, numbers are drawn until one is valid. Mail
-addresses end in `.example` (RFC 2606). Telephone numbers use a range reserved for fiction if the country has one.
+python-stdnum computes the check digits. For numbers that it can only validate, numbers are drawn until one is valid.
+Mail addresses end in `.example` (RFC 2606). Telephone numbers use a range reserved for fiction if the country has one.
 `countries.toml` contains the words for names and addresses.
 """
 

@@ -1,7 +1,7 @@
 """Generates a sample from a seed: two tenants, their suppliers, documents and ground truth.
 
-The seed decides companies, numbers, dates, articles, quantities, prices, file formats, how often each scenario occurs,
-and the order of the files. Every scenario occurs for every seed.
+The seed determines companies, numbers, dates, articles, quantities, prices, file formats, how often each scenario
+occurs, and the order of the files. Every scenario occurs for every seed.
 """
 
 # ruff: noqa: RUF001 - a file name with typographic apostrophes
@@ -146,7 +146,7 @@ def _share_files(rng: Random, first: ScenarioBuilder, second: ScenarioBuilder) -
 
 
 def _file_name(rng: Random, generated: GeneratedFile) -> str:
-    """Return a file name in the company's language, with blanks and non-ASCII letters."""
+    """Return a file name in the company's language, with spaces and non-ASCII letters."""
     document = generated.document
     title, company = LABELS[document.issuer.language].titles[document.kind], document.issuer.short_name
     stem = rng.choice(

@@ -161,7 +161,7 @@ class Totals:
 class Document:
     """A business document. `references` maps fields (`po_reference`, ...) to other documents' numbers.
 
-    `issuer` is the company that decides letterhead and language. `delivery_date`, `buyer_reference` and `note`
+    `issuer` is the company that determines letterhead and language. `delivery_date`, `buyer_reference` and `note`
     appear in the file, but not in structured data.
     """
 

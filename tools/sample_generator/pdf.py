@@ -1,9 +1,9 @@
 """Renders documents as PDF pages, and invoices with or without embedded CII.
 
 The pages use the PDF core fonts in Windows-1252, which includes umlauts, accents and the euro sign, so no font file is
-needed. A hybrid has `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP properties,
-as PDF/A-3 hybrids do. It does not claim PDF/A conformance, which requires embedded fonts. The file's dates are the
-document's issue date.
+required. A hybrid has `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP
+properties, as PDF/A-3 hybrids do. It does not claim PDF/A conformance, which requires embedded fonts. The file's dates
+are the document's issue date.
 """
 
 from datetime import UTC, date, datetime, time
@@ -105,7 +105,7 @@ class _DocumentPdf(FPDF):
         self.set_auto_page_break(True, margin=38)
 
     def draw(self) -> None:
-        """Draw the document on as many pages as it needs."""
+        """Draw the document on as many pages as necessary."""
         self.add_page()
         self._address()
         self._facts()
@@ -248,7 +248,7 @@ class _DocumentPdf(FPDF):
             self.carried += line.net_amount or 0
 
     def _next_page(self, *, carries: bool) -> None:
-        """Continue the table on the next page, with the subtotal if the layout has one."""
+        """Continue the table on the next page, with a subtotal if the layout carries subtotals."""
         if carries:
             self._subtotal_row()
         self.add_page()

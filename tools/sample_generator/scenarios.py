@@ -80,7 +80,7 @@ class ScenarioBuilder:
         self.supplier_rotation = self.rng.sample(self.suppliers, len(self.suppliers))
 
     def transaction(self, situation: str, supplier: Supplier | None = None) -> "Transaction":
-        """Start the next transaction, some days after the last, with the given or the next supplier."""
+        """Start a transaction a few days after the previous one. The default supplier is the next in rotation."""
         self.transaction_count += 1
         day = trading.workday(self.start_date, self.transaction_count * 5 + self.rng.randint(0, 4))
         if supplier is None:
@@ -101,7 +101,7 @@ class Transaction:
     day: date
 
     def later(self, min_days: int, max_days: int) -> date:
-        """Advance the transaction by some days and return the working day."""
+        """Advance the transaction by a few days, and return the working day."""
         self.day = trading.workday(self.day, self.builder.rng.randint(min_days, max_days))
         return self.day
 
@@ -273,20 +273,20 @@ def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def duplicate_invoice(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an invoice that arrives again some days later in another file format."""
+    """Add an invoice that arrives again a few days later in another file format."""
     transaction = builder.transaction("duplicate invoice")
     order = transaction.order()
     original = transaction.invoice(order, form, [])
     received = transaction.later(5, 15)
     other_form = Form.UBL if form is Form.HYBRID else Form.HYBRID
     duplicate = transaction.file(
-        original.document, other_form, "the same invoice again in another form", received=received
+        original.document, other_form, "the same invoice again in a different file format", received=received
     )
     transaction.link(duplicate, original)
 
 
 def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an invoice that refers to an order outside the sample, so that it has no match."""
+    """Add an invoice without a match, which refers to an order outside the sample."""
     transaction = builder.transaction("order not in the set", builder.unused_suppliers.pop())
     missing = trading.place_order(transaction.context, transaction.day, 2, reserved=True)
     references = {"po_reference": missing.number}

@@ -68,7 +68,7 @@ def price_list(rng: Random, company: Company, product_line: ProductLine, *, buye
 
 
 def tax_of(article: Article | None, seller: Company, buyer: Company) -> Tax:
-    """Return the VAT on a sale between these companies. None instead of an article means freight."""
+    """Return the VAT on a sale between these companies. If the article is None, the sale is freight."""
     if seller.country != buyer.country:
         within_union = seller.country in EU_COUNTRIES and buyer.country in EU_COUNTRIES
         return Tax("K" if within_union else "G", Decimal(0))
@@ -85,7 +85,7 @@ def workday(day: date, days: int = 0) -> date:
 
 
 def place_order(context: PurchaseContext, day: date, line_count: int, *, reserved: bool = False) -> Document:
-    """Order `line_count` articles, some of them repeatedly if there are too few.
+    """Order `line_count` articles, repeating some if there are too few.
 
     With `reserved`, order articles that no other order to this supplier contains.
     """
@@ -254,7 +254,7 @@ def quantity_step(unit: str, basis: Decimal | None) -> Decimal:
 
 
 def _new_quantity(context: PurchaseContext, offer: Offer) -> Decimal:
-    """Draw a quantity that is new for this supplier and article, so that both identify the order."""
+    """Draw a quantity that is new for this article, so that article and quantity identify the order."""
     step = quantity_step(offer.article.unit, offer.article.basis if offer.article.basis != 1 else None)
     value = offer.price * step / offer.article.basis
     max_steps = 14 if value > _EXPENSIVE else 120 if value < _CHEAP else 48

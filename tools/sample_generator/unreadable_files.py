@@ -1,6 +1,6 @@
 """Unreadable files: damaged, encrypted, unsafe, incomplete, or of an unsupported type.
 
-Each function returns the bytes of one file. The damaged ones start as valid documents.
+Each function returns the bytes of one file. Damaged files start as valid documents.
 """
 
 import re

@@ -16,7 +16,7 @@ from tools.simulation.scheduler import Process, ProcessState, Scheduler
 from tools.simulation.sqs import Message, Queue, Sqs, record
 
 CRASH_SECONDS = (600, 3 * 3600, 24 * 3600)
-"""Possible durations, in seconds, for which a release crashes at start."""
+"""Possible durations, in seconds, during which a release's processes crash at start."""
 IN_FLIGHT = "its invocation has not finished"
 MAX_DATABASE_WAIT_SECONDS = SHORT_TRANSACTION_SECONDS + SERVER_GRACE_SECONDS
 """Maximum time in seconds that a batch waits for the database."""
@@ -222,10 +222,10 @@ class Mapping:
 
 
 class Schedule:
-    """Invokes a function at whole minutes, but only if it has something to do."""
+    """Invokes a function on the minute, but only if it has work."""
 
     def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
-        """Take `due`, which returns the earliest virtual time at which an invocation has something to do."""
+        """Create a schedule. `due` returns the earliest virtual time at which an invocation has work."""
         self._scheduler = scheduler
         self._function = function
         self._due = due

@@ -22,7 +22,7 @@ def simulate(
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per CPU.")] = None,
     mutant: Annotated[
         str | None,
-        typer.Option(help=f"Remove a rule of the engine first: {'; '.join(candidate.name for candidate in MUTANTS)}."),
+        typer.Option(help=f"Remove an engine rule first: {'; '.join(candidate.name for candidate in MUTANTS)}."),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print every history.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,

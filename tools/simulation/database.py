@@ -1,10 +1,11 @@
 """Runs the product's SQL on a real PostgreSQL, with lost connections and without lock waits.
 
-The product's `Database` is used as it is, including its handling of unconfirmed commits. Only its connection pool is
+The product's `Database` is used unchanged, including its handling of unconfirmed commits. Only its connection pool is
 replaced. All processes share one thread, so waiting for a lock would deadlock. Instead, a lock held by another
 transaction is an error, and the caller continues when one of the open transactions has ended.
 
-Triggers write a ledger in the same database and in the same transactions. It records which task committed what.
+Triggers write a ledger in the same database and in the same transactions. The ledger records which task committed which
+change.
 """
 
 from collections.abc import Iterator
@@ -259,7 +260,7 @@ class SimulatedConnection:
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
-        """Send several statements at once, without interleaving.
+        """Send several statements together, without interleaving.
 
         Before the pipeline, the task may pause for a long time, and other tasks may change the rows that it has read.
         """

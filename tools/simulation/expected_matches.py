@@ -1,4 +1,4 @@
-"""Expected matches: what matching the same documents sequentially and without faults would find."""
+"""Expected matches: the result of matching the same documents sequentially and without faults."""
 
 import hashlib
 from collections.abc import Iterator

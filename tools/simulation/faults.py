@@ -1,4 +1,4 @@
-"""Faults in a history. The seed decides their kinds and number."""
+"""Faults in a history. The seed determines their kinds and number."""
 
 from collections import Counter
 from enum import StrEnum

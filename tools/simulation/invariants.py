@@ -22,9 +22,9 @@ MAX_ATTEMPTS = 3
 MAX_RETURNS = 2
 UNFINISHED = ("pending", "in-progress")
 RESEND_SLACK_SECONDS = 3600
-"""Maximum delay in seconds before an overdue message is resent, because a watchdog run can fail."""
+"""Maximum seconds by which a resend may be overdue, because a watchdog run can fail."""
 SLACK_SECONDS = 30
-"""Maximum seconds between a claim and its attempt without a stall. Other records in the batch may settle first."""
+"""Maximum seconds between a claim and its attempt if nothing stalls. Other records in the batch may settle first."""
 
 _WORK_ITEMS = """
 SELECT w.*, EXISTS (SELECT FROM outbox o WHERE o.worker = w.worker AND o.work_id = w.id AND o.revision = w.revision
@@ -67,7 +67,7 @@ class InvariantChecker:
         self._world = world
         self._checked_writes = -1
         self._cached: tuple[int, list[State]] = (-1, [])
-        """Number of commits, and the states read after them."""
+        """Number of commits, and the states read after that many commits."""
         world.sqs.on_deleted = self._check_deletion
         world.sqs.on_dead_lettered = self._check_dead_lettering
         world.scheduler.after_time_passed += [self.check_nothing_is_lost, self.check_resends]
@@ -120,10 +120,11 @@ class InvariantChecker:
             elif ref[:2] in self._world.restored and any(
                 ref < other_ref for other_ref in queued if other_ref[:2] == ref[:2]
             ):
-                continue  # its newer message will enqueue the current one
+                continue  # a newer message is queued and will enqueue the current one
             elif state.status in UNFINISHED and ref not in lost:
                 for cause in retries.send_number_violations(self._world, ledger(self._world)):
-                    self._world.scheduler.fail(cause)  # its message was sent earlier and deleted
+                    # An earlier message with the same send number was deleted.
+                    self._world.scheduler.fail(cause)
                 self._world.scheduler.fail(
                     f"lost: {state.worker} of {self._world.name(state.id)} is {state.status} without a message of "
                     f"revision {state.revision}, send number {state.send_number}"
@@ -449,11 +450,11 @@ def _unknown_work(world: World) -> Iterator[str]:
     ).fetchall()
     for worker, work_id in world.unknown_work:
         if (WORK_KINDS[worker].job_id(work_id),) not in rows:
-            yield f"a message of {worker} of unknown work item {work_id} was deleted without a record"
+            yield f"a {worker} message for unknown work item {work_id} was deleted without a record"
     unknown = {WORK_KINDS[worker].job_id(work_id) for worker, work_id in (*world.unknown_work, *world.restored)}
     for (job,) in rows:
         if job not in unknown:
-            yield f"a message of job {job} was recorded as one of an unknown work item"
+            yield f"a message of job {job} was recorded as a message for an unknown work item"
 
 
 def _uploads(world: World) -> Iterator[str]:
@@ -468,11 +469,11 @@ def _uploads(world: World) -> Iterator[str]:
             yield f"the upload {key} has {jobs[key]} acquisition jobs"
     without_event = sum(sequencer is None for _, sequencer in rows)
     if world.uploads_without_event > without_event:
-        yield f"{world.uploads_without_event} uploads were counted as without an event, but {without_event} are"
+        yield f"{world.uploads_without_event} uploads were counted as lacking an event, but {without_event} do"
 
 
 def _clusters(world: World) -> Iterator[str]:
-    """Check that clusters are the connected components of the edges, without edges to contracts."""
+    """Check that clusters are the connected components of the edges, ignoring edges to contracts."""
     admin = world.store.admin
     documents = admin.execute("SELECT id, type, cluster_id, matching_status FROM document ORDER BY id").fetchall()
     types = {row[0]: row[1] for row in documents}

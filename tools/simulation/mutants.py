@@ -236,7 +236,7 @@ class _ChecksThenActs(claims.Claims):
 
 
 def _one_step_short() -> Any:
-    """Use the wrong exponent: the n-th retry waits base * factor ** (n - 1)."""
+    """Use an incorrect exponent: the n-th retry waits base * factor ** (n - 1)."""
     real = RequeuePolicy.wait
     return mock.patch.object(RequeuePolicy, "wait", lambda self, attempts, *options: real(self, attempts - 1, *options))
 
@@ -370,7 +370,7 @@ class _ShortVisibility(settlement.Settlement):
 
 
 def _throttles(world: World) -> None:
-    """Limit only the reserved concurrency, so that excess receives are throttled."""
+    """Limit only the reserved concurrency, which throttles excess receives."""
     for worker, function in world.functions.items():
         if worker in world.workers:
             function.reserved_concurrency = 1
@@ -501,7 +501,7 @@ MUTANTS = (
     Mutant("retries among first attempts", "goes to the queue of first attempts", _one_queue, seed=30),
     Mutant(
         "deferrals counted as retries",
-        "has another retry count",
+        "has a retry count other than",
         _counts_messages,
         _many_failures,
         seed=8,
@@ -511,7 +511,7 @@ MUTANTS = (
     Mutant("listing that ignores its cursor", "has 0 acquisition jobs", _ignores_cursor, seed=54),
     Mutant(
         "queued events counted as lost",
-        "were counted as without an event",
+        "were counted as lacking an event",
         lambda: mock.patch.object(watchdog_uploads, "QUEUE_RETENTION", timedelta(0)),
         seed=2,
     ),

@@ -56,7 +56,7 @@ class RetryChecker:
         if status != "pending" or numbers != [revision, send_number]:
             return  # the task has changed since the message was written
         if json.loads(body)["metadata"]["retry_count"] != attempts:
-            fail(f"{name} has another retry count than its {attempts} failed or lost attempts")
+            fail(f"{name} has a retry count other than its {attempts} failed or lost attempts")
         is_first = not queue.name.endswith("-retry")
         if is_first and attempts:
             fail(f"{name} is a retry, but goes to the queue of first attempts")

@@ -20,7 +20,7 @@ from tools.simulation.history import History
 from tools.simulation.mutants import MUTANTS
 
 MAX_VIOLATIONS = 5
-"""Number of violations after which no more histories start, because they most likely have one cause."""
+"""Number of violations after which no more histories start. The violations probably share one cause."""
 
 
 @dataclass

@@ -125,7 +125,7 @@ def extracted(content: bytes) -> ExtractionResult:
 
 
 def file_text(content: bytes, _check: object = None, **_: bool) -> FileText:
-    """Replace `parsers.read` in this process. Raises the same errors as `extract_xml`."""
+    """Return the cached result in place of `parsers.read`. Raises the same errors as `extract_xml`."""
     return FileText(extracted(content))
 
 
@@ -243,7 +243,7 @@ class _Body(BytesIO):
 
 
 def event(keys: list[tuple[str, int]], sequencer: str) -> str:
-    """Return the body of an S3 event for these objects, given as key and size."""
+    """Return the body of an S3 event for these objects. Each object is a pair of key and size."""
     records = [
         {
             "eventName": "ObjectCreated:Put",
@@ -258,7 +258,7 @@ def event(keys: list[tuple[str, int]], sequencer: str) -> str:
 
 
 def make_tenant(store: Store) -> None:
-    """Insert the only tenant."""
+    """Insert the world's only tenant."""
     store.admin.execute(
         """
         WITH made AS (INSERT INTO organization (name) VALUES (%(slug)s) RETURNING id)

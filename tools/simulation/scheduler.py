@@ -31,7 +31,7 @@ class ProcessState(StrEnum):
 
     RUNNING = "running"
     FROZEN = "frozen"
-    """Between two invocations, when none of the process's tasks run."""
+    """Between two invocations. None of the process's tasks run."""
     DEAD = "dead"
 
 
@@ -42,15 +42,15 @@ class Process:
     name: str
     state: ProcessState = ProcessState.RUNNING
     mortal: bool = True
-    """Whether faults may kill it."""
+    """Whether faults may kill the process."""
     on_death: list[Callable[[], None]] = field(default_factory=list)
     handles: tuple[str, ...] = ()
     """Receipt handles of the messages in its current invocation."""
     paused_until: float = -inf
     clock_ahead: timedelta = timedelta()
-    """Error of the process's clock."""
+    """Offset of the process's clock from the virtual time."""
     hung: dict[str, float] = field(default_factory=dict)
-    """Start of the wait in virtual seconds, by name of a task that waits for a hung database."""
+    """Virtual time at which each task started to wait for a hung database, by task name."""
 
 
 @dataclass(eq=False)
@@ -85,14 +85,14 @@ class Task:
 
 
 class Order(StrEnum):
-    """How the next task is chosen."""
+    """Strategy for choosing the next task."""
 
     FAIR = "fair"
     """Choose any ready task."""
     STICKY = "sticky"
     """Usually choose the same task again."""
     RANKED = "ranked"
-    """Choose by ranks that change sometimes. Some tasks finish while others stall, as on a loaded machine."""
+    """Choose by ranks that occasionally change. Some tasks finish while others stall, as on a loaded machine."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Event:
 
 
 class Scheduler:
-    """Runs tasks one at a time until all have finished. The seed decides the order."""
+    """Runs tasks one at a time until all have finished. The seed determines the order."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  # a seed has to give the same history each time
@@ -175,7 +175,7 @@ class Scheduler:
         self._switch()
 
     def wait(self, predicate: Callable[[], bool], timeout: float = inf) -> bool:
-        """Let other tasks run until `predicate` is true or the timeout expires. Returns the last value."""
+        """Let other tasks run until `predicate` is true or time is up. Returns the last value of `predicate`."""
         task = self._alive()
         assert task is not None, "only a task can wait"
         task.predicate, task.deadline = predicate, self.now + timeout

@@ -1,7 +1,7 @@
 """Simulated SQS: at-least-once delivery in any order, stale receipt handles, dead-letter queues.
 
-If the AWS documentation allows two results, the seed decides. For example, a call with an earlier receive's handle may
-or may not take effect.
+If the AWS documentation allows two results, the seed determines the result. For example, a call with an earlier
+receive's handle may or may not take effect.
 """
 
 import json
@@ -22,12 +22,15 @@ ARN = "arn:aws:sqs:eu-central-1:000000000000:"
 
 @dataclass(eq=False)
 class Receive:
-    """One receive of a message. It must lead to an attempt or an acknowledgement, except for a reason."""
+    """One receive of a message.
+
+    It must lead to an attempt or an acknowledgment, unless it has a `no_attempt_reason`.
+    """
 
     handle: str
     received_at: float
     no_attempt_reason: str | None = None
-    """Reason why the receive may lead neither to an attempt nor to an acknowledgement."""
+    """Reason why the receive may lead neither to an attempt nor to an acknowledgment."""
 
 
 @dataclass(eq=False)
@@ -78,7 +81,7 @@ class Queue:
 
 
 class Sqs:
-    """The service. Replaces boto3's client in the product's code."""
+    """Simulated SQS service. Replaces boto3's client in the product's code."""
 
     def __init__(
         self, scheduler: Scheduler, faults: Faults, queues: dict[str, Queue], retries: Sequence[Queue] = ()

@@ -63,7 +63,7 @@ REQUEUEING = ("tasks",)
 RETRY_URLS = {worker: f"{URL}counterfoil-{worker}-retry" for worker in REQUEUEING}
 URLS = {worker: f"{URL}counterfoil-{worker}" for worker in HANDLERS}
 WRONG_CLOCK_SHARE = 0.2
-"""Probability that a process's clock is wrong by an hour."""
+"""Probability that a process's clock is off by an hour."""
 LOWERED_LIMIT_SHARE = 0.1
 """Probability that a release lowers the attempt limit in a history."""
 HUNG_DATABASE_SHARE = 0.2
@@ -74,13 +74,13 @@ UPLOAD_LOST_AFTER = timedelta(minutes=5)
 It is shorter than the longest delay of an S3 event, so that some events arrive after reconciliation.
 """
 MAX_RECONCILIATION_DELAY = timedelta(hours=2)
-"""Time after which every upload without an event has a job, regardless of faults."""
+"""Time after which every upload without an event must have a job, regardless of faults."""
 LOST_EVENT_SHARE = 0.15
 """Share of S3 events that are lost in every third history."""
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in HANDLERS}
 
 RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE = 900, 3
-"""Wait before a lost message is resent, in seconds and in visibility timeouts of its queue. The longer one applies."""
+"""Wait before a lost message is resent, in seconds and in visibility timeouts of its queue. The longer wait applies."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ WORKER_SETTINGS = {
 
 @dataclass(eq=False)
 class SimulatedAttempt:
-    """An attempt, with what the simulation observed."""
+    """An attempt, with the simulation's observations."""
 
     worker: str
     attempt: Attempt
@@ -132,7 +132,7 @@ class SimulatedAttempt:
 
 @dataclass(eq=False)
 class World:
-    """Everything that belongs to one history."""
+    """All components and state of one history."""
 
     seed: int
     store: Store
@@ -231,7 +231,7 @@ class World:
         return mappings
 
     def lower_limit(self, at: float) -> None:
-        """Deploy a release at this virtual time that replaces idle processes and allows one attempt less."""
+        """Deploy a release at this time. It replaces idle processes and lowers the attempt limit by one."""
 
         def release() -> None:
             self.scheduler.sleep(at)
@@ -279,7 +279,7 @@ class World:
         return Outbox(database, URLS, RETRY_URLS, random=self.random.random)
 
     def _clock_error(self, process: Process) -> timedelta:
-        """Return the error of a process's clock. One clock in five is wrong by an hour."""
+        """Return the error of a process's clock. One clock in five is off by an hour."""
         clock_random = Random(f"{self.seed}/{process.name}")  # noqa: S311  # separate: older seeds keep their histories
         return (
             timedelta(seconds=clock_random.choice((-3600, 3600)))
@@ -289,7 +289,7 @@ class World:
 
     def _dead_letters(self, process: Process) -> Handler:
         process.clock_ahead = self._clock_error(process)
-        function = object.__new__(dead_letters._Function)  # its components, on simulated connections
+        function = object.__new__(dead_letters._Function)  # without __init__: its components use simulated connections
         function.settings = _maintenance_settings()
         database = SimulatedDatabase(self.transactions, process, MAINTENANCE)
         policies = dict.fromkeys(REQUEUEING, RequeuePolicy())
@@ -388,7 +388,7 @@ class World:
         attempts: Sequence[TenantAttempt],
     ) -> dict[UUID, Effects]:
         if self.random.random() < 0.3:
-            return {}  # many attempts must also run alone
+            return {}  # in many batches, every attempt must run alone
         records = [
             self._start_attempt(worker, process, attempt, AttemptScript(), is_alone=False) for attempt in attempts
         ]
@@ -473,7 +473,7 @@ class World:
         return min([nearest, *(time for time in times if time is not None)])
 
     def _watchdog_due(self) -> float:
-        """Return the earliest virtual time at which the watchdog has something to do."""
+        """Return the earliest virtual time at which the watchdog has work."""
         if self._due_at[0] != self.transactions.writes:
             times = self.store.admin.execute(_NEXT_SEND).fetchone()
             assert times is not None
@@ -507,7 +507,7 @@ class World:
             self.put_unknown_work(self.random.choice(queues), delay=MAX_VISIBILITY_SECONDS)
 
     def _lose_transaction(self) -> None:
-        """Lose the transaction that sent a message, so that the row is older than the message.
+        """Lose the transaction that sent a message, which leaves the row older than the message.
 
         The message that the row refers to was acknowledged after the lost transaction.
         """
@@ -601,7 +601,7 @@ def _describe_script(script: AttemptScript) -> str:
 
 
 def _with_note(outcome: Outcome, worker: str, attempt: Attempt) -> Outcome:
-    """Return the outcome with effects that the database also records."""
+    """Return the outcome, with effects that also record their commit in the ledger."""
     effects = outcome.effects
 
     def effects_with_note(connection: Any) -> Any:

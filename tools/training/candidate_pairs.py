@@ -64,8 +64,8 @@ class Tenant:
     def groups(self) -> Iterator[Group]:
         """Yield the candidates of each decision.
 
-        The candidates are the documents with a number that the child refers to. For types without such a document, they
-        are the documents that share other blocking keys.
+        The candidates are the documents with a number that the child refers to. If a type has no such document, the
+        candidates are the documents that share other blocking keys.
         """
         for child in self._documents.values():
             true = frozenset(self._linked[child.id])

@@ -47,13 +47,13 @@ def train(  # one parameter per option
     agreement, starting with a prior. Probabilities are calibrated on held-out tenants. With --check, the figures are
     measured on held-out tenants.
 
-    With --from-reviews, pairs that reviewers confirmed or rejected are labels as well. If no folder is given, only the
-    calibrations are learned from the decisions and the weights stay the same, because reviewers only see ambiguous
+    With --from-reviews, pairs that reviewers confirmed or rejected also serve as labels. If no folder is given, only
+    the calibrations are learned from the decisions and the weights stay the same, because reviewers only see ambiguous
     matches. Documents with and without a reference number have separate calibrations. A calibration with too few
     decisions stays the same. With --check, the calibration error is measured on held-out decisions.
     """
     if not directories and not from_reviews:
-        raise UsageError("Give folders with labeled documents, or --from-reviews.")
+        raise UsageError("Name folders with labeled documents, or use --from-reviews.")
     if not out.parent.is_dir():
         raise UsageError(f"The folder {out.parent} does not exist.")
     steps = Checklist()

@@ -26,15 +26,15 @@ from tools.training.candidate_pairs import Group, Pair, Tenant
 from tools.training.logistic_regression import Coefficient, Observation, fit
 
 _GENERAL_PENALTY, _NAMED_PENALTY, _TYPES_PENALTY = 1.0, 1.0, 3.0
-"""Penalties for a weight's distance from its prior, for a deviation by how a pair was found, and by document types."""
+"""Penalties for a weight's deviation from its prior, and for its adjustments by section and by document types."""
 _CONTRADICTION_PRIOR, _CONTRADICTION_BOUND = -4.0, -1.0
 """A level whose prior is at most -4 bits is a contradiction. Its weight stays at most -1, even if a small set
 disagrees."""
 _COLLISIONS = {Length.SHORT: 1.0, Length.MEDIUM: 0.5, Length.LONG: 0.2}
-"""Probability that an unrelated document in a large archive has the same number, by length: weights of drawn pairs."""
+"""Weights of drawn pairs: probability that an unrelated document in a large archive has the same number, by length."""
 _BINS = 10
 _MIN_BITS = 0.05
-"""Minimum deviation by document types, in bits. Smaller deviations are omitted from the file."""
+"""Minimum adjustment by document types, in bits. Smaller adjustments are omitted from the file."""
 _MAX_BITS = 30.0
 """Maximum absolute score in bits for the calibration. Larger scores are clipped."""
 
@@ -83,7 +83,7 @@ class Recalibration:
 
 
 def fit_weights(tenants: Sequence[Tenant]) -> dict[str, Any]:
-    """Return the contents of a weights file. Deterministic.
+    """Return the contents of a weights file. Equal tenants give equal weights.
 
     With several tenants, the calibration is learned on each tenant with weights learned from the other tenants.
     """

@@ -1,6 +1,7 @@
 """Priors for all levels of agreement, in bits.
 
-They are rounded estimates of log2(m / u), where m and u are the shares of matching and of other pairs with a level.
+They are rounded estimates of log2(m / u), where m and u are the shares of matching pairs and of other pairs that have a
+level.
 """
 
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ _LINES = {
     Share.MOST: (None, None, 0.0),
     Share.ALL: (2.0, 4.0, 6.0),
 }
-"""Bits for one, two and several line items."""
+"""Bits for one, two, and more than two line items."""
 _REMAINING = dict(zip(Remaining, (4.0, 1.0, -5.0, -8.0), strict=True))
 _TOTAL = dict(zip(Total, (5.0, 5.0, 4.0, -2.0, 0.0, 0.0), strict=True))
 

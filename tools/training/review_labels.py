@@ -1,7 +1,7 @@
 """Reviewers' decisions as labels.
 
 All other pairs of the reviewed documents are unlabeled, so nothing is learned from them. Reviewers decide ambiguous
-matches. Their decisions show which ambiguous matches are right, but not how often candidates match in general.
+matches. Their decisions show which ambiguous matches are correct, but not how often candidates match in general.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ class ReviewedTenant(Tenant):
         decided: Mapping[frozenset[UUID], bool],
         claims: Mapping[UUID, Collection[UUID]],
     ) -> None:
-        """Take `decided`, which maps pairs to their labels. Pairs of types that never match are skipped.
+        """Index reviewed pairs. `decided` maps pairs to labels. Pairs of types that never match are skipped.
 
         `claims` maps a document to the documents that refer to it. As in matching, the quantities that remain after
         these documents are evidence. Claims that reviewers rejected are ignored.
@@ -95,8 +95,8 @@ def count_decided_pairs(known: Mapping[str, Any], tenants: Sequence[ReviewedTena
         )
         message = (
             f"There are too few reviewed documents to learn from: {by_number} with a reference number, {by_content} "
-            f"without one. At least one group requires {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of each decision. "
-            "All candidates for a document count as one. Review more with 'counterfoil review'."
+            f"without a reference number. At least one group requires {MIN_CASES}, including {MIN_CASES_PER_ANSWER} of "
+            "each decision. All candidates for a document count as one. Review more with 'counterfoil review'."
         )
         raise TooFewDecisionsError(message)
     return sum(len(tenant.decided) for tenant in tenants)

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     files = sorted(options.folder.rglob("*.pdf"))
     if not files:
-        typer.echo(f"No PDFs in {options.folder}. Put https://github.com/ZUGFeRD/corpus there, or name another folder.")
+        typer.echo(f"No PDFs in {options.folder}. Clone https://github.com/ZUGFeRD/corpus or name another folder.")
         return 1
     figures = measure(files, Path(options.folder), show=None if options.brief else typer.echo)
     _show(figures)
@@ -54,7 +54,7 @@ class Figures:
 
 
 def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | None = None) -> Figures:
-    """Extract each hybrid PDF from its text, and compare the result with its XML. `show` gets every miss."""
+    """Extract each hybrid PDF from its text, and compare it with its XML. Pass every miss to `show`."""
     figures = Figures()
     for file in files:
         content = file.read_bytes()
@@ -94,7 +94,7 @@ def _matches_reference(content: bytes, truth: ExtractionResult) -> bool:
 
 
 def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Counts, body: Counts) -> Iterator[str]:
-    yield f"\n{file}: {head.right} right in the header, {body.right} in line items"
+    yield f"\n{file}: {head.right} correct in the header, {body.right} in line items"
     if read.type != truth.type:
         yield f"  type: expected {truth.type}, got {read.type} ({read.reason})"
     for name, expected, got in head.misses + body.misses:
@@ -106,7 +106,7 @@ def _misses(file: str, truth: ExtractionResult, read: ExtractionResult, head: Co
 def _show(figures: Figures) -> None:
     typer.echo(
         f"\n{figures.hybrids} hybrid PDFs extracted from text in {figures.seconds:.1f} s;"
-        f" {figures.right_types} with the right type"
+        f" {figures.right_types} with the correct type"
     )
     typer.echo(f"{'':8}{'precision':>10}{'recall':>8}{'F1':>8}{'right':>7}{'wrong':>7}{'missed':>8}")
     for name, counts in (("header", figures.heads), ("lines", figures.lines)):

@@ -52,7 +52,7 @@ class PageText:
 
     @cached_property
     def _beginnings(self) -> set[str]:
-        """First word of every text line, which may be a position number."""
+        """First word of every text line, in case it is a position number."""
         return {line.split()[0].strip(".") for line in self.text.splitlines() if line.strip()}
 
     @cached_property

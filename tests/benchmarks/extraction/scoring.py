@@ -2,12 +2,12 @@
 
 An extracted value is correct if it equals the value in the XML. Numbers are compared by value, and text ignoring case
 and whitespace. Ids are compared by their letters and digits only. Descriptions must be 90% similar. The unit codes C62
-(one) and H87 (piece) count as equal. A missing price basis counts as 1. A wrong value counts as a miss and a false
-positive.
+(one) and H87 (piece) count as equal. A missing price basis counts as 1. An incorrect value counts as both a miss and a
+false positive.
 
 Fields that are in the XML but on no page are excluded. Fields that are not in the XML are also excluded, because
-nothing can confirm them. The strict counts include both as errors. Line items are paired so that the most fields are
-equal. All fields of an unpaired line item are misses or false positives.
+nothing can confirm them. The strict counts include both as errors. Line items are paired to maximize the number of
+equal fields. All fields of an unpaired line item are misses or false positives.
 """
 
 import re
@@ -58,7 +58,7 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """Share of extracted values that are right."""
+        """Share of extracted values that are correct."""
         return self.right / max(self.right + self.false, 1)
 
     @property

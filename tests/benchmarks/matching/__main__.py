@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _quality(folder: Path, errors: Path | None) -> Report:
     samples = read_samples(folder) if folder.is_dir() else []
     if not samples:
-        typer.echo(f"No labeled set in {folder}. Give a folder whose subfolders contain documents.jsonl and labels.")
+        typer.echo(f"No labeled set in {folder}. Name a folder whose subfolders contain documents.jsonl and labels.")
         return {}
     typer.echo(f"Links and clusters\n{_HEADER}")
     other_sets = []
@@ -151,7 +151,7 @@ def _line(result: Result | Absent) -> str:
     )
 
 
-# -- text, waiting --------------------------------------------------------------------------------------------------
+# -- text similarity, LLM latency -------------------------------------------------------------------------------------
 
 
 def _text(folder: Path) -> Report:
@@ -177,7 +177,7 @@ def _llm_latency() -> Report:
         f"{llm_latency.DOCUMENTS} ambiguous documents in one invocation,"
         f" model latency {llm_latency.ANSWER_SECONDS:.0f} s, {found.permits} permits:"
         f" {found.seconds:.1f} s (goal: under {llm_latency.GOAL_SECONDS:.0f});"
-        f" {found.questions} questions, {found.concurrent} concurrent, {found.matched} matches"
+        f" {found.questions} model calls, {found.concurrent} concurrent, {found.matched} matches"
     )
     return asdict(found)
 

@@ -1,6 +1,6 @@
-"""Score given pairs with the distances and classifier of dedupe 3, without its blocking."""
+"""Score candidate pairs with dedupe 3's distances and classifier, but without its blocking."""
 
-# The libraries that this benchmark imports may be missing.
+# The libraries that this benchmark imports are optional.
 # mypy: disable-error-code="import-not-found, import-untyped"
 from collections.abc import Callable
 from typing import Any

@@ -85,7 +85,7 @@ def measure() -> LatencyResult:
 def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
     """Create pending invoices without line items, and return their ids.
 
-    The order number of each invoice fits two purchase orders.
+    Each invoice's order number matches two purchase orders.
     """
     documents: list[Paper] = []
     for number, firm in enumerate(_FIRMS):
@@ -106,7 +106,7 @@ def _ambiguous(database: Database, admin: Connection) -> list[UUID]:
 
 
 def _answer(_: Request) -> str:
-    time.sleep(ANSWER_SECONDS)  # the measured latency
+    time.sleep(ANSWER_SECONDS)  # the model's simulated latency
     choice = {"candidate": "A1", "confidence": "high", "reasoning": "The dates are the nearest."}
     return json.dumps({"matches": [choice]})
 

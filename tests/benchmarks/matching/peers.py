@@ -5,7 +5,7 @@ prints scores, ground truth, seconds and peak memory as JSON. Only this benchmar
 scikit-learn.
 """
 
-# The libraries that this benchmark imports may be missing.
+# The libraries that this benchmark imports are optional.
 # mypy: disable-error-code="import-not-found, import-untyped"
 import json
 import re
@@ -25,7 +25,7 @@ from tools.training.learning import fit_weights
 
 Scores = list[float]
 Peer = Callable[[Half], Callable[[Half], Scores]]
-"""Trains on a labeled set. Returns a function that scores pairs: a higher score is a more likely match."""
+"""Trains on a labeled set. Returns a function that scores pairs. A higher score means a more likely match."""
 MISSING = 3
 """Exit code if a required library is not installed."""
 
@@ -99,7 +99,7 @@ def splink(_: Half) -> Callable[[Half], Scores]:
 
 
 def splink_labeled(training: Half) -> Callable[[Half], Scores]:
-    """Score with a Fellegi-Sunter model whose m and u are counted from labels."""
+    """Score with a Fellegi-Sunter model whose m and u are estimated from labels."""
     from tests.benchmarks.matching import splink_baseline
 
     estimates = splink_baseline.estimate_from_labels(training)

@@ -1,6 +1,6 @@
-"""Score given pairs with Splink 5: tables of children and parents, joined by pair number."""
+"""Score candidate pairs with Splink 5. Children and parents are tables, joined by pair number."""
 
-# The libraries that this benchmark imports may be missing.
+# The libraries that this benchmark imports are optional.
 # mypy: disable-error-code="import-not-found, import-untyped"
 import logging
 from collections import Counter
@@ -36,12 +36,12 @@ def train_unlabeled(half: Half) -> list[float]:
 
 
 def scores(half: Half, estimates: Estimates) -> list[float]:
-    """Return match weights computed from the given m and u."""
+    """Return each pair's match weight, computed from these m and u probabilities."""
     return _match_weights(_linker(half, estimates), half)
 
 
 def estimate_from_labels(half: Half) -> Estimates:
-    """Count m and u from labels. Add half a pair to each level, so that no probability is 0."""
+    """Count m and u from labels. Add half a pair to each level to avoid a probability of 0."""
     truth = half.truth
     rows = _linker(half, {}, retain=True).inference.predict().as_record_list()
     found = {}

@@ -2,8 +2,8 @@
 
 Two tables describe the same items, each at most once. Each row becomes one text, normalized by `normalize.words`. The
 similarity of two texts is the cosine of their letter sequences, weighted by rarity in both tables. Rows are assigned
-one to one, so that the total similarity is greatest. A pair counts if at least one of its rows has no better partner.
-This removes leftover pairs without a threshold.
+one to one, with the greatest possible total similarity. A pair counts if at least one of its rows has no better
+partner. This removes leftover pairs without a threshold.
 """
 
 import csv

@@ -2,7 +2,7 @@
 
 Goals for a million documents on two cores: a search p95 within 30 times `SELECT 1`, a recall of 0.998, 300 documents
 per second, and a p95 of 15 ms for a single document. Matching a document must take less than 1.5 times as long as in an
-archive of 100,000.
+archive of 100,000 documents.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def scale(
         typer.Option(help="Archive size in documents. Repeat for several sizes. Default: 100,000 and 1,000,000."),
     ] = None,
     tenants: Annotated[int, typer.Option(help="Number of tenants.")] = 40,
-    new: Annotated[int, typer.Option(help="Number of documents to match: the newest of the largest tenant.")] = 6_000,
+    new: Annotated[int, typer.Option(help="Number of documents to match: the largest tenant's newest.")] = 6_000,
     folder: Annotated[Path | None, typer.Option(help="Folder for the database, on a disk that supports fsync.")] = None,
 ) -> None:
     """Measure matching in large generated archives."""
@@ -112,7 +112,7 @@ def _measure(server: Server, documents: int, tenants: int, new: int) -> Measurem
     sample = Random(1).sample(settled, min(1_000, len(settled)))  # reproducible
     measure.search(worker, sample)  # warms up the cache
     search = measure.search(worker, sample)
-    half = len(arriving) // 2  # by arrival, so that most children follow their parents
+    half = len(arriving) // 2  # sorted by arrival, because most children arrive after their parents
     speeds = measure.throughput(worker, arriving[:half], 1), measure.throughput(worker, arriving[half:], 2)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION pageinspect")
@@ -147,7 +147,7 @@ def _report(found: Measurements) -> None:
 
 
 def _compare(small: Measurements, large: Measurements) -> None:
-    """Print how costs grow from one archive to the other, and project them to ten times the larger size."""
+    """Print how costs grow from the small to the large archive, and project them to ten times its size."""
     times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
     search = large.search.ratio / small.search.ratio
     print(  # noqa: T201

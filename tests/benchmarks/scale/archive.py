@@ -34,7 +34,7 @@ class Firm:
 
 @dataclass(frozen=True)
 class ArchiveDocument:
-    """A generated document. `order` is the id of its purchase order, or None for an order itself."""
+    """A generated document. `order` is the id of its purchase order, or None if it is a purchase order."""
 
     id: UUID
     tenant: int
@@ -47,7 +47,8 @@ class ArchiveDocument:
 def sizes(documents: int, tenants: int) -> list[int]:
     """Return the number of documents of each tenant.
 
-    The first tenant gets a fifth of all documents. The others share the rest by Zipf's law.
+    The first tenant gets a fifth of all documents. The remaining documents are distributed over the other tenants by
+    Zipf's law.
     """
     first = int(documents * LARGEST_SHARE)
     weights = [1 / rank for rank in range(2, tenants + 1)]
@@ -140,7 +141,7 @@ class Tenant:
         return " ".join("".join(self._random.choices(_SYLLABLES, k=2)) for _ in range(3))
 
     def _typo(self, text: str) -> str:
-        """Return the text. With probability `TYPOS`, drop, double, swap or replace a character."""
+        """Drop, double, swap or replace a character of the text, with probability `TYPOS`."""
         random = self._random
         if random.random() >= TYPOS:
             return text

@@ -67,9 +67,9 @@ def prepare(server: Server, name: str, tenants: int) -> str:
 
 
 def load(url: str, tenants: Sequence[Tenant], unmatched: frozenset[UUID], processes: int = 2) -> float:
-    """Load all documents of the tenants. Return the seconds it took.
+    """Load all documents of the tenants. Return the duration in seconds.
 
-    Documents whose id is in `unmatched` are pending, without keys, matches and cluster.
+    Documents whose id is in `unmatched` are pending and have no keys, matches or cluster.
     """
     began = perf_counter()
     with ProcessPoolExecutor(processes) as pool:
@@ -127,13 +127,13 @@ def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmat
 
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
-    """Return the stated keys, and search keys for the parent types that the reference leaves open."""
+    """Return a document's own keys, plus search keys for parent types without a reference."""
     named = [order] if order is not None and rules.references(child, order) else []
     return keys(child) | search_keys(child, rules.open_candidates(child, named, lambda _: False))
 
 
 def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, MatchMethod]]:
-    """Yield a deal's links: to the purchase order, and through it to deliveries."""
+    """Yield a deal's links: from each child to the purchase order, and through it to delivery notes."""
     for child in children:
         yield child, order, "reference" if rules.references(child, order) else "content"
         if rules.has_transitive_matches(child):

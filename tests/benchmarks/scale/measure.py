@@ -33,13 +33,13 @@ from tests.delivery.harness import Context, FakeSqs, event, make_consumer, recor
 _ROW = next(row for row in WORKERS if row.name == "matching")
 _WORKER = {name: getattr(_ROW, name) for name in ("name", "timeout", "permits", "start_margin")}
 _WARM_UP = 60
-"""Maximum number of documents per process that are matched first and not counted."""
+"""Maximum number of warm-up documents per process, which are matched but not measured."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Search:
-    """Duration in milliseconds, recall and mean number of candidates of the searches."""
+    """Search durations in milliseconds, recall, and mean number of candidates."""
 
     select_1_p50: float
     p50: float
@@ -55,7 +55,7 @@ class Search:
 
 
 def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
-    """Search for the partners of each document, in one round trip. All documents belong to one tenant."""
+    """Search for each child's partners, in one round trip per child. All belong to one tenant."""
     took, found, candidates = [], 0, 0
     tenant = tenant_id(children[0].tenant)
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:
@@ -109,7 +109,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class _MatchResult:
-    """Results of one process after warm-up. All processes share the clock, which counts seconds."""
+    """Results of one process after warm-up. Times are in seconds, on a clock that all processes share."""
 
     documents: int
     began: float
@@ -142,7 +142,7 @@ def _match(url: str, ids: Sequence[UUID], size: int) -> _MatchResult:
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
     raise_gc_threshold()
     with TemporaryFile("w+") as log, closing(Database(url, max_connections=_ROW.permits + 2)) as database:
-        os.dup2(log.fileno(), 1)  # the log has the time of each stage; this is a separate process
+        os.dup2(log.fileno(), 1)  # capture this process's log, which contains the times of each stage
         consumer = make_consumer(
             database, BatchWorker(match, match_together), lambda: datetime.now(UTC), worker=_WORKER
         )

@@ -55,7 +55,7 @@ class FaultRates:
     send_fails: float = 0.05
     canceled: float = 0.05
     time_passes: float = 0.3
-    """Probability that time passes during work, so that attempts outlive their lease."""
+    """Probability that time passes during an attempt. The attempt can then outlive its lease."""
 
 
 NO_FAULTS = FaultRates(*[0.0] * 9)
@@ -271,7 +271,7 @@ class Simulation:
         if probability < self.rates.model_fails:
             raise ServiceUnavailableError("The model is unavailable")
         if probability < self.rates.model_fails + self.rates.model_refuses:
-            raise ContextWindowError("The prompt is longer than the model reads")
+            raise ContextWindowError("The prompt exceeds the context window")
         return f"Re: {question.user}"
 
     def archive(self, message: QueuedMessage) -> None:
@@ -351,9 +351,9 @@ class Simulation:
         user_messages = {row[2]: row[3] for row in rows if row[1] == "user"}
         answered = [row[2] for row in rows if row[1] == "assistant"]
         if [row[0] for row in rows] != list(range(1, len(rows) + 1)):
-            yield "The message numbers of a session have a gap"
+            yield "A session's message numbers have a gap"
         if list(user_messages) != jobs:
-            yield "Messages of a session are not in submission order"
+            yield "A session's messages are not in submission order"
         if len(set(answered)) < len(answered):
             yield "A message has two replies"
         if answered != sorted(answered, key=jobs.index):

@@ -93,7 +93,7 @@ def test_window_contains_the_newest_complete_turns(chat: Chat) -> None:
     assert history_of(9 * turn) == [f"turn {number}" for number in range(5)]
 
 
-def test_oversized_turn_ends_the_window(chat: Chat) -> None:
+def test_oversized_turn_ends_the_history_window(chat: Chat) -> None:
     session = chat.submit("small")
     chat.answer(session)
     chat.answer(chat.submit("long " * 200, session))
@@ -118,7 +118,7 @@ def test_message_waits_for_earlier_unfinished_messages(
         chat.run(second)
 
     assert chat.model.questions == []
-    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the queue has no message for it
+    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the message is parked
     assert deferred.value.is_over is not None
     with database.tenant(chat.tenant) as connection:
         assert not deferred.value.is_over(connection)

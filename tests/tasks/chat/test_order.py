@@ -52,7 +52,7 @@ def test_messages_are_answered_once_and_in_order(
 
     assert run_.faults() == set()
     logged = f"{capsys.readouterr()} {[vars(item) for item in caplog.records]}"
-    assert "The prompt is longer than the model reads" in logged
+    assert "The prompt exceeds the context window" in logged
     assert not any(f"message {number}" in logged for number in range(1, 9))  # logs omit message content
     states: dict[str, int] = dict(
         admin.execute("SELECT coalesce(status, 'canceled'), count(*) FROM task GROUP BY 1").fetchall()
@@ -64,7 +64,7 @@ def test_messages_are_answered_once_and_in_order(
     )
 
 
-def test_without_faults_every_turn_follows_immediately(simulation: Make, admin: Connection) -> None:
+def test_turns_follow_each_other_immediately_without_faults(simulation: Make, admin: Connection) -> None:
     run_ = simulation(1, NO_FAULTS)
     run_.run(sessions=6, messages=12, workers=5)
 

@@ -93,8 +93,8 @@ def harness(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> RetryHarness:
 
 @pytest.fixture
 def failed_message(harness: RetryHarness) -> UUID:
-    """Id of a session whose first message failed and whose second message was answered."""
-    harness.failing["One"] = ContextWindowError("The prompt is longer than the model reads")
+    """Return the id of a session whose first message failed and whose second message was answered."""
+    harness.failing["One"] = ContextWindowError("The prompt exceeds the context window")
     session = harness.submit("One")
     second = harness.submit("Two", session)
     harness.deliver(session, second)
@@ -144,7 +144,7 @@ def test_second_failure_unblocks_later_messages(harness: RetryHarness, failed_me
     assert sorted(status for status, _ in states(harness)) == ["failed", "succeeded", "succeeded"]
 
 
-def test_retry_of_earlier_message_repeats_a_running_reply(harness: RetryHarness, failed_message: UUID) -> None:
+def test_retry_of_earlier_message_discards_a_running_reply(harness: RetryHarness, failed_message: UUID) -> None:
     harness.failing.clear()
     third = harness.submit("Three", failed_message)
     respond = harness.chat.model.respond
@@ -166,7 +166,7 @@ def test_retry_of_earlier_message_repeats_a_running_reply(harness: RetryHarness,
 
 def test_messages_retried_together_are_answered_in_order(harness: RetryHarness) -> None:
     texts = ["One", "Two", "Three"]
-    harness.failing = dict.fromkeys(texts, ContextWindowError("The prompt is longer than the model reads"))
+    harness.failing = dict.fromkeys(texts, ContextWindowError("The prompt exceeds the context window"))
     session = harness.submit("One")
     jobs = [session, *(harness.submit(text, session) for text in texts[1:])]
     harness.deliver(*jobs)

@@ -111,7 +111,7 @@ def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other
     assert chat.entries(session) == [(1, "user", "My secret")]
 
 
-def test_cli_has_separate_sessions(chat: Chat) -> None:
+def test_cli_session_is_hidden_from_users(chat: Chat) -> None:
     session = chat.submit("From a shell", user=None)
 
     assert [entry.content for entry in chat.transcript(session, None)] == ["From a shell"]

@@ -4,7 +4,8 @@ import pytest
 
 from counterfoil.tasks.chat import MESSAGE_OVERHEAD_TOKENS, estimate_tokens
 
-# Texts with the largest count among OpenAI's cl100k_base and o200k_base and Anthropic's public tokenizer.
+# Each text has the largest of the token counts from three tokenizers: cl100k_base and o200k_base from OpenAI, and the
+# public tokenizer from Anthropic.
 COUNTED = [
     ("Please pay within fourteen days to the account below.", 10),
     ("Bitte überweisen Sie den Betrag innerhalb von vierzehn Tagen.", 19),
@@ -20,7 +21,7 @@ def test_estimate_is_between_count_and_triple_count(text: str, tokens: int) -> N
     assert tokens <= estimate_tokens(text) - MESSAGE_OVERHEAD_TOKENS <= 3 * tokens
 
 
-def test_every_message_has_overhead() -> None:
+def test_every_message_adds_overhead_tokens() -> None:
     assert estimate_tokens("") == MESSAGE_OVERHEAD_TOKENS
     assert estimate_tokens("a") == MESSAGE_OVERHEAD_TOKENS + 1
     assert estimate_tokens("aaaaa") == MESSAGE_OVERHEAD_TOKENS + 2

@@ -45,7 +45,7 @@ def test_ended_run_leaves_no_destination(
 
 
 class FakeRun:
-    """A fake finished run of the sample or the cases."""
+    """A finished fake run of the sample or the cases."""
 
     tenant = SimpleNamespace(slug="cases-1")
     cases = None
@@ -68,7 +68,7 @@ class FakeRun:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """`demo(cases, stays_up)` runs the demo in a cloud that then keeps running or stops."""
+    """`demo(cases, stays_up)` runs the demo. `stays_up` decides whether its cloud keeps running afterward."""
 
     @contextmanager
     def nothing(*_: Any, **__: Any) -> Iterator[Any]:

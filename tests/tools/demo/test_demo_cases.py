@@ -67,8 +67,8 @@ def expected_of(found: CaseResults) -> Sequence[str]:
     ("change", "expected"),
     [
         (with_variance(), "no variances"),
-        (lambda one: {**one, "documents": one["documents"][:-1]}, "one cluster of these"),
-        (lambda one: {**one, "comparison": None}, "the result for the receiver: None"),
+        (lambda one: {**one, "documents": one["documents"][:-1]}, "one cluster with exactly these documents"),
+        (lambda one: {**one, "comparison": None}, "webhook result: None"),
         (lambda one: {**one, "documents": one["documents"][1:]}, "a cluster: no differences"),
     ],
     ids=["unexpected variance", "last document missing", "no comparison", "first document missing"],
@@ -94,7 +94,7 @@ def test_different_webhook_result_is_a_mismatch():
     found = expected_results()
     id_ = str(next(iter(found.clusters)))
     for received in ({**found.received, id_: {"outcome": "incomplete"}}, {**found.received, id_: None}):
-        assert expected_of(replace(found, received=received)) == ["the result for the receiver: matched"]
+        assert expected_of(replace(found, received=received)) == ["webhook result: matched"]
 
 
 def test_failed_document_is_a_mismatch():

@@ -70,7 +70,7 @@ def test_missing_file_is_a_mismatch(sample: Sample, uploads: Found):
     assert (mismatch.expected, mismatch.found) == ("failed", "nothing")
 
 
-def test_wrong_number_is_a_mismatch(sample: Sample, uploads: Found):
+def test_incorrect_document_number_is_a_mismatch(sample: Sample, uploads: Found):
     file = first(sample, "succeeded")
     uploads[file.tenant, file.name] = replace(expected_upload(file), number="0")
     (mismatch,) = mismatches(sample, uploads)

@@ -29,7 +29,7 @@ def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[HTTPConnection]:
-    """Run the receiver and connect to it. -I and -S limit it to the standard library."""
+    """Run the receiver, and yield a connection to it. Python's -I and -S exclude third-party packages."""
     process = subprocess.Popen(
         [
             sys.executable,
@@ -106,7 +106,7 @@ def test_delivery_is_new_after_crash_during_storage(tmp_path: Path):
     inbox = Inbox(str(tmp_path / "results.sqlite"))
     _, content = delivery()
     broken = json.loads(content)
-    del broken["subject_id"]  # noticed after the id was inserted
+    del broken["subject_id"]  # read only after the id was inserted
     with pytest.raises(KeyError):
         inbox.store(json.dumps(broken).encode())
     assert inbox.store(content)

@@ -53,7 +53,7 @@ def rows(path: Path) -> list[list[str]]:
 
 @pytest.fixture
 def small_set(tmp_path: Path) -> Path:
-    """An order with delivery, invoice and contract, and an unrelated invoice."""
+    """A purchase order with its delivery note, invoice and contract, and an unrelated invoice."""
     return write_set(
         tmp_path / "small",
         [
@@ -90,7 +90,7 @@ def test_results_are_written_and_measured(small_set: Path, tmp_path: Path) -> No
     assert figures["documents_per_second"] > 0
 
 
-def test_order_and_concurrency_do_not_change_results(small_set: Path, tmp_path: Path) -> None:
+def test_document_order_and_concurrency_do_not_change_results(small_set: Path, tmp_path: Path) -> None:
     run(small_set, "--output-dir", tmp_path / "one")
     result = run(small_set, "--output-dir", tmp_path / "other", "--shuffle", 7, "--concurrency", 4)
     assert result.exit_code == 0
@@ -133,7 +133,7 @@ def test_variances_are_measured_in_found_and_true_clusters(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
-def test_without_json_standard_output_stays_empty(small_set: Path, tmp_path: Path) -> None:
+def test_standard_output_is_empty_without_json_option(small_set: Path, tmp_path: Path) -> None:
     result = run(small_set, "--output-dir", tmp_path / "out")
     assert result.stdout == ""
     assert "edge agreement" in result.stderr

@@ -74,7 +74,7 @@ def test_xml_files_match_ground_truth(seed: int, cases: Cases):
     assert all(extract_xml(content).structured_data in truth for _, content in files)
 
 
-def test_mail_has_its_case_documents_attached(cases: Cases):
+def test_mail_attaches_all_documents_of_its_case(cases: Cases):
     mails = [email.message_from_bytes(content, policy=email.policy.default) for _, content in cases.mails()]
     by_mail = [case for case in cases.cases if case.by_mail]
     assert [len(list(mail.iter_attachments())) for mail in mails] == [len(case.documents) for case in by_mail]

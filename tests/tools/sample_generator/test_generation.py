@@ -56,7 +56,7 @@ def test_same_seed_generates_same_bytes_in_every_process() -> None:
     assert outputs == {f"{content} {truth} {len(sample.files)}\n"}
 
 
-def test_other_seed_generates_other_companies_and_files() -> None:
+def test_different_seed_generates_different_companies_and_files() -> None:
     one, other = sample_of(1), sample_of(2)
     assert not {file.sha256 for file in one.files if file.truth.state == "succeeded"} & {
         file.sha256 for file in other.files if file.truth.state == "succeeded"

@@ -1,4 +1,4 @@
-"""Each simulation invariant is violated in a world that was changed accordingly."""
+"""Each simulation invariant detects a world that was changed to violate it."""
 
 from collections.abc import Callable
 
@@ -190,7 +190,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
             "INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, recorded_at) "
             "SELECT tenant_id, id, 'unknown-work', 'tasks', now() FROM task LIMIT 1"
         ),
-        "was recorded as one of an unknown work item",
+        "was recorded as a message for an unknown work item",
     ),
     "a permanent failure retried": (make_a_retried_error_permanent, "a permanent failure of"),
     "an attempt counted without a second run": (forget_second_runs, "without a second run"),
@@ -218,4 +218,4 @@ def test_changed_world_violates_invariant(store: Store, name: str) -> None:
             with pytest.raises(ViolationError, match=violation):
                 invariants.check(world)
             return
-    pytest.fail(f"None of {len(SEEDS)} histories has anything to change")
+    pytest.fail(f"None of {len(SEEDS)} histories can be changed in this way")

@@ -22,7 +22,7 @@ CORPUS = json.loads((Path(__file__).parent / "corpus" / "seeds.json").read_text(
 FRESH = int(os.environ.get("COUNTERFOIL_HISTORIES", "200"))
 """Number of new histories. `make soak` runs more."""
 EVERY_FAULT = 5_000
-"""Number of histories after which every kind of fault must have occurred. The rarest occurs once in 300."""
+"""Number of histories after which every kind of fault must have occurred. The rarest occurs once in 300 histories."""
 ENOUGH = 1000
 """Number of histories within which every mutant must be detected."""
 
@@ -76,7 +76,7 @@ def test_mutant_is_detected(store: Store, mutant: Mutant) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40, 46))
-def test_seed_is_deterministic(store: Store, seed: int) -> None:
+def test_same_seed_gives_the_same_history(store: Store, seed: int) -> None:
     once = history.run(seed, store, with_log=True)
     history.run(seed + 1, store)
     again = history.run(seed, store, with_log=True)

@@ -1,4 +1,4 @@
-"""The simulated world behaves like AWS, and killed processes leave only commits."""
+"""The simulated world behaves like AWS, and a killed process leaves nothing but its commits."""
 
 from collections.abc import Callable
 from typing import Any

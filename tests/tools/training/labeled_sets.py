@@ -1,4 +1,4 @@
-"""Small labeled sets for training: orders and invoices of two suppliers."""
+"""Small labeled sets for training: orders and invoices from two suppliers."""
 
 from pathlib import Path
 

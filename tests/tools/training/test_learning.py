@@ -26,7 +26,7 @@ def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant])
     assert len(pairs) > 24  # orders from the same supplier are candidates as well
 
 
-def test_group_contains_candidates_of_one_decision(two_tenants: list[Tenant]) -> None:
+def test_group_contains_candidates_for_one_decision(two_tenants: list[Tenant]) -> None:
     groups = list(two_tenants[0].groups())
     assert len(groups) == 24
     assert {len(group.candidates) for group in groups if group.child.references} == {1}
@@ -57,7 +57,7 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
 
 
 def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
-    """All documents in these sets share an article, and too few suppliers exist to tell them apart."""
+    """Evidence is weaker than its prior if all documents share an article and there are few suppliers."""
     found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
     for level in (

@@ -32,7 +32,7 @@ def test_little_evidence_stays_close_to_prior() -> None:
     assert -2.0 < little < 0.0 < much
 
 
-def test_bounded_coefficient_is_compensated_by_others() -> None:
+def test_other_coefficients_compensate_for_a_bound() -> None:
     observations = [Observation({"always": 1.0, "bad": 1.0}, 100, 90), Observation({"always": 1.0}, 10, 5)]
     bounded = fit(observations, {"always": LOOSE, "bad": Coefficient(-6.0, 1e-6, upper_bound=-1.0)})
     free = fit(observations, {"always": LOOSE, "bad": Coefficient(-6.0, 1e-6)})

@@ -80,12 +80,12 @@ def test_too_few_decisions_are_rejected(harness: TenantHarness, tmp_path: Path, 
     assert not (tmp_path / "w.json").exists()
 
 
-def test_document_with_rejected_candidates_counts_once(harness: TenantHarness, tmp_path: Path) -> None:
+def test_document_with_many_rejected_candidates_counts_once(harness: TenantHarness, tmp_path: Path) -> None:
     confirm_and_reject(harness, 12, 0)
     billed = harness.file(invoice("R-9999", 9))
     for number in range(60):
         harness.decide(billed, harness.file(order(f"PX-{number:04}", number)), "rejected")
-    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected without one"):
+    with pytest.raises(TooFewDecisionsError, match="12 confirmed and 1 rejected without a reference number"):
         run("--from-reviews", "--out", tmp_path / "w.json")
 
 
@@ -99,7 +99,7 @@ def test_calibration_with_few_decisions_is_unchanged(harness: TenantHarness, tmp
     assert written["by_content"]["calibration"] != shipped()["by_content"]["calibration"]
 
 
-def test_remaining_quantity_counts_as_in_matching(harness: TenantHarness) -> None:
+def test_calibration_considers_quantities_billed_by_other_invoices(harness: TenantHarness) -> None:
     made = harness.file(order("PO-1", 1))
     billed = harness.file(invoice("R-1", 9))
     harness.decide(billed, made, "rejected")
@@ -154,7 +154,7 @@ def test_decisions_alone_change_only_the_calibration(harness: TenantHarness, tmp
     assert (
         written["by_number"]["calibration"] == known["by_number"]["calibration"]
     )  # none of these had a reference number
-    assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were wrong
+    assert written["by_content"]["calibration"][0] < known["by_content"]["calibration"][0]  # most were rejected
 
 
 def test_decisions_complement_a_labeled_set(harness: TenantHarness, tmp_path: Path) -> None:
