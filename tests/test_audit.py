@@ -134,7 +134,9 @@ def test_concurrent_entries_form_one_chain(record: Record, verify: Verify, datab
     def append(_: int) -> int:
         with pooled_database.tenant(tenant_id) as connection:
             number = audit.record(connection, tenant_id, operation())
-            connection.execute("SELECT txid_current()")  # a further statement in the transaction while other threads wait
+            connection.execute(
+                "SELECT txid_current()"
+            )  # a further statement in the transaction while other threads wait
             return number
 
     with ThreadPoolExecutor(8) as pool:

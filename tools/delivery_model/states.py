@@ -146,7 +146,7 @@ class Bounds:
     busy: bool = False
     """Whether the queue always contains messages for other work items."""
     messages: int = 9
-    """Maximum number of messages. At the limit, the outbox waits. The rules alone never reach it."""
+    """Maximum number of messages. At the limit, the outbox waits."""
 
 
 class Consumer(NamedTuple):

@@ -145,7 +145,7 @@ PERMANENT: tuple[Callable[[], BaseException], ...] = (
     lambda: RejectedRequestError("the model returned 401"),
     lambda: RejectedRequestError("the model returned 422"),
     lambda: InvalidDocumentError("the document contradicts itself", code="damaged_pdf"),
-    lambda: RejectedStatementError("PostgreSQL refused a statement"),
+    lambda: RejectedStatementError("PostgreSQL rejected a statement"),
 )
 
 

@@ -107,7 +107,7 @@ def translate_error(error: psycopg.Error) -> CounterfoilError:
     if (state in _UNAVAILABLE or state[:2] in _UNAVAILABLE) if state else not isinstance(error, _CLIENT_ERRORS):
         return DatabaseUnavailableError(f"PostgreSQL is not available: {name}")
     constraint = error.diag.constraint_name
-    return RejectedStatementError(f"PostgreSQL refused a statement: {name}{f', {constraint}' if constraint else ''}")
+    return RejectedStatementError(f"PostgreSQL rejected a statement: {name}{f', {constraint}' if constraint else ''}")
 
 
 def retry_on_conflict(action: Callable[[], T]) -> T:
