@@ -108,7 +108,7 @@ def test_invalid_decision_is_rejected(harness: TenantHarness, database: Database
         run("show", harness.ids[0])
     with pytest.raises(UsageError, match="There is no such"):
         run("show", uuid4())
-    with pytest.raises(UsageError, match="neither needs review"):
+    with pytest.raises(UsageError, match="neither is a candidate"):
         run("confirm", harness.ids[2], harness.ids[3])
 
 

@@ -120,7 +120,7 @@ def test_run_stops_waiting_for_another_run(url: str, folder: Path, monkeypatch: 
     monkeypatch.setattr(runner, "WAIT_SECONDS", 0.01)
     with psycopg.connect(url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(%s)", [runner.LOCK])
-        with pytest.raises(ConflictError, match="Another run"):
+        with pytest.raises(ConflictError, match="Another migration run"):
             apply(url, folder)
     monkeypatch.undo()
     assert apply(url, folder) == ["0001.first"]  # the lock was released when its connection ended
