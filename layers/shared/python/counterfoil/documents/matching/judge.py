@@ -357,7 +357,7 @@ If you choose none at all, "matches" is an empty list.
 
 
 class JudgeMatch(BaseModel):
-    """A candidate that the model chose."""
+    """A choice of the model."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -372,7 +372,7 @@ class JudgeMatch(BaseModel):
 
 
 class JudgeAnswer(BaseModel):
-    """A model's answer. Candidate labels are the same for documents with the same content."""
+    """Answer of a model. Labels of candidates are the same for documents with the same content."""
 
     matches: tuple[JudgeMatch, ...]
 
