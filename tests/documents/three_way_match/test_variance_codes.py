@@ -353,7 +353,7 @@ def test_same_number_next_year_is_not_a_duplicate():
     last = invoice("1", 0, lines=lines, po_reference="")
     second_invoice = invoice("0001", 365, lines=lines, po_reference="")
     rent = make_document("contract", "C1", -10, lines=lines)
-    assert codes(result(last, second_invoice, edges=[(rent.id, last.id), (rent.id, second_invoice.id)])) == []
+    assert codes(result(rent, last, second_invoice, edges=[(rent.id, last.id), (rent.id, second_invoice.id)])) == []
 
 
 def test_full_credit_note_settles_a_duplicate():
