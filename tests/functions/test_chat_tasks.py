@@ -154,7 +154,7 @@ def lose_worker(chat: TaskHarness) -> None:
 
 
 @pytest.mark.parametrize("archived", ["before deletion", "after deletion"])
-def test_dead_lettered_message_stores_no_content(
+def test_dead_letter_of_conversation_stores_no_content(
     chat: TaskHarness, admin: Connection, archive: Callable[[str], dict[str, Any]], archived: str
 ) -> None:
     session = send_message(chat, SECRET)

@@ -213,7 +213,7 @@ def test_valid_lease_retains_message_until_attempt_ends(
     assert actions(admin) == ["dropped"]
 
 
-def test_heartbeat_neither_waits_nor_revives_archived_item(
+def test_heartbeat_during_archiving_neither_waits_nor_renews_lease(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -248,7 +248,7 @@ def test_heartbeat_before_archiving_retains_the_message(
 # -- the same message, delivered again ---------------------------------------------------------------------------------
 
 
-def test_message_received_during_dlq_return_is_stale(
+def test_message_received_during_dlq_return_is_not_executed(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -303,7 +303,7 @@ def retry_by_operator(database_url: str, message: Message, clock: Clock) -> None
 
 
 @pytest.mark.parametrize("columns", [{}, {"dlq_returns": 2, "attempts": 1}, {"attempts": 3}])
-def test_operator_retry_during_archiving_supersedes_it(
+def test_operator_retry_during_archiving_starts_new_revision(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -355,7 +355,7 @@ def test_archiver_drops_message_superseded_by_operator_retry(
     assert rows(admin, "dead_letter") == []
 
 
-def test_concurrent_tenant_deletion_deletes_its_work_items(
+def test_tenant_deletion_during_archiving_leaves_no_dead_letter(
     archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, sessions: ConcurrentSessions
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)

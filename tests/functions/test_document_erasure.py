@@ -245,7 +245,7 @@ def test_deleted_document_can_be_erased_once(harness: ErasureHarness, acme: UUID
         assert erasure.erase(connection, acme, id_, datetime.now(UTC), by="ann") is None
 
 
-def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, acme: UUID) -> None:
+def test_dead_letters_attempts_and_judgments_are_erased(harness: ErasureHarness, acme: UUID) -> None:
     admin = harness.admin
     id_, other = (make_document(admin, acme, {"number": "N"}, type="invoice") for _ in range(2))
     job_ids = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
@@ -335,7 +335,9 @@ def test_attachment_received_again_after_erasure_remains(
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_erasure_waits_for_attempts_in_progress(
+    harness: ErasureHarness, mailbox: Mailbox, acme: UUID
+) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     harness.admin.execute(
         """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, claimed_at)

@@ -253,7 +253,7 @@ def test_upload_before_tenant_creation_is_acquired_on_retry(
     assert len(rows(admin, "document")) == 1
 
 
-def test_upload_of_a_disabled_tenant_is_acquired_later(
+def test_upload_of_reenabled_tenant_is_acquired_on_retry(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     acme = make_tenant("acme")
@@ -285,7 +285,7 @@ def test_repeated_event_assigns_upload_to_new_tenant(
     assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # the job stays failed until a retry
 
 
-def test_second_failure_notifies_tenant_added_later(
+def test_second_failure_assigns_dead_letter_to_new_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")

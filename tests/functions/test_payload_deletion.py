@@ -144,7 +144,7 @@ def test_run_deletes_limited_number_of_oldest_payloads(
     assert set(s3.objects) == {keys[0]}
 
 
-def test_idle_run_makes_no_s3_request(
+def test_run_without_due_removals_makes_no_s3_request(
     maintenance_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute(

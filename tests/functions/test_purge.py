@@ -64,7 +64,7 @@ def add_attempt(admin: Connection, at: datetime, tenant: UUID | None) -> None:
     )
 
 
-def test_messages_are_retained_while_queued_or_pending(maintenance_database: Database, admin: Connection) -> None:
+def test_recent_and_unsent_messages_are_retained(maintenance_database: Database, admin: Connection) -> None:
     for at in (NOW - OUTBOX_RETENTION - A_DAY, NOW - OUTBOX_RETENTION + A_DAY, None):
         add_messages(admin, at)
 
@@ -102,7 +102,7 @@ def test_wrong_watchdog_clock_deletes_no_recent_call(maintenance_database: Datab
     assert purge(maintenance_database, lambda: NOW + 10 * CALL_RETENTION).llm_call == 0
 
 
-def test_long_backlog_is_purged_in_limited_steps(maintenance_database: Database, admin: Connection) -> None:
+def test_long_backlog_is_purged_in_batches(maintenance_database: Database, admin: Connection) -> None:
     long_ago = NOW - 10 * CALL_RETENTION
     add_messages(admin, NOW - OUTBOX_RETENTION - A_DAY, 3)
     add_messages(admin, long_ago, 4)

@@ -204,7 +204,7 @@ def test_confirmed_match_survives_reprocessing(harness: Office):
     assert (keys(harness.admin, invoice_id), set(clusters(harness.admin).values())) == (0, {str(order_id)})
 
 
-def test_reclassified_document_is_matched_as_its_type(harness: Office):
+def test_reclassified_document_is_matched_as_its_new_type(harness: Office):
     order_id, invoice_id = harness.file(order()), harness.file(invoice("R-81", po_reference="4711"))
     paid = harness.file(credit(invoice_reference="X-990"))
     harness.match(order_id, invoice_id, paid)

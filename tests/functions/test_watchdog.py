@@ -234,7 +234,7 @@ def test_messages_without_time_left_are_sent_next_run(
     assert watchdog.run(lambda: 60).sent == 5
 
 
-def test_lost_message_of_running_work_item_is_resent(
+def test_lost_message_is_resent_after_lease_expiry(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,

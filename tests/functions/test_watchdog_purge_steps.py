@@ -139,7 +139,7 @@ def test_nested_steps_are_reported_together() -> None:
     assert run_all({"a": lambda: 1, "b": lambda: {"c": 2, "d": 3}}) == {"a": 1, "c": 2, "d": 3}
 
 
-def test_unavailable_database_stops_further_queries() -> None:
+def test_second_consecutive_outage_stops_further_steps() -> None:
     fail_unavailable = raising(DatabaseUnavailableError("PostgreSQL is not available"))
     executed: list[str] = []
 

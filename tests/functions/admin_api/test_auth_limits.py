@@ -397,7 +397,7 @@ def test_long_read_costs_tokens_for_its_duration(readers: Readers, admin: Connec
     assert tokens(admin) == [40, 60]
 
 
-def test_failed_read_costs_tokens_for_its_duration(readers: Readers, admin: Connection) -> None:
+def test_failed_read_costs_a_token(readers: Readers, admin: Connection) -> None:
     with (
         pytest.raises(ZeroDivisionError),
         readers.reads.admit(Caller(ANN, Role.VIEWER, frozenset({"acme"})), readers.database, READ_LIMIT),

@@ -302,7 +302,7 @@ def test_queueing_offers_invokes_the_scheduler(call_api: CallApi, acme: UUID, la
     assert lambda_.invoked == [("counterfoil-offers_scheduler", event)]
 
 
-def test_admins_queue_offers_of_all_tenants(call_api: CallApi, lambda_: FakeLambda) -> None:
+def test_only_admins_queue_offers_of_all_tenants(call_api: CallApi, lambda_: FakeLambda) -> None:
     assert queue(call_api, "[operator tenant:*]", timezone="UTC").status == 403
     assert lambda_.invoked == []
 

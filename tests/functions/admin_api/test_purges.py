@@ -336,7 +336,7 @@ def test_purge_cannot_be_undone_after_seven_days(
 @pytest.mark.parametrize(
     ("groups", "status"), [("[admin tenant:other]", 404), ("[admin]", 404), (VIEWER, 403), ("[admin tenant:*]", 200)]
 )
-def test_other_tenants_purge_is_not_found(
+def test_undo_requires_admin_role_for_tenant(
     groups: str,
     status: int,
     purge: Purge,
