@@ -94,9 +94,9 @@ class Chaos:
     random: Random
     weights: Mapping[str, int] = field(default_factory=lambda: WORKERS)
     workers: Counter[str] = field(default_factory=Counter)
-    """Kills of live processes by worker."""
+    """Number of killed processes by worker."""
     during_claims: int = 0
-    """Kills of workers that held claims."""
+    """Number of kills while the worker held claims."""
     databases: int = 0
 
     def pause(self) -> None:

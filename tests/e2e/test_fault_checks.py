@@ -1,4 +1,4 @@
-"""`find_faults` accepts a correct result and reports each fault. Requires no cloud."""
+"""`find_faults` reports each fault, and none in a correct result. Requires no cloud."""
 
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -59,7 +59,7 @@ def with_upload_in(*states: str | None) -> Change:
     return lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED_STATES]) + Counter([states]))
 
 
-def test_correct_result_has_no_faults():
+def test_correct_result_is_not_a_fault():
     assert check(CORRECT) == []
 
 

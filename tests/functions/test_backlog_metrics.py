@@ -1,4 +1,4 @@
-"""The watchdog measures each worker's stuck work items. Healthy work items are not counted."""
+"""The watchdog measures each worker's backlog, dead letters and queue depths."""
 
 import json
 from collections.abc import Callable, Sequence

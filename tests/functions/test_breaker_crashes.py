@@ -1,4 +1,4 @@
-"""A watchdog crash at any point leaves no queue paused and overrides no manual change."""
+"""Queues are resumed after an outage, and manual changes persist, even if the watchdog crashes."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,7 @@
 """Races for a work item between the archiver and workers, operators or other archivers.
 
-Each order is forced on a real server. A trigger stops the archiver between its read and its write: it waits for a lock
-that the test holds.
+Each order is forced on a real server. Between the archiver's read and its write, a trigger waits for a lock that the
+test holds.
 """
 
 import threading
@@ -245,7 +245,7 @@ def test_heartbeat_before_archiving_retains_the_message(
     assert archiver.process("matching", dlq_record(message)) == RetryAfter(121)
 
 
-# -- the same message, delivered again ---------------------------------------------------------------------------------
+# -- the same message, received again ---------------------------------------------------------------------------------
 
 
 def test_message_received_during_dlq_return_is_not_executed(
@@ -373,7 +373,7 @@ def test_tenant_deletion_during_archiving_leaves_no_dead_letter(
     assert actions(admin)[-1] == "dropped-unknown"
 
 
-# -- two archivers, and one that crashes ------------------------------------------------------------------------------
+# -- two archivers, redeliveries, outages ------------------------------------------------------------------------------
 
 SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
     "never attempted": lambda clock: {},
@@ -512,6 +512,6 @@ def test_database_outage_retains_message_until_settled_once(
     expected = 0 if situation in {"succeeded", "failed", "skipped", "unknown"} else 1
     assert len(returned) == expected
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == returned.count("dead-lettered")
-    # Due messages stay in the outbox when the database is lost, and the watchdog sends them.
+    # If the commit succeeded before the outage, the message stays in the outbox, and the watchdog sends it.
     unsent = [row for row in rows(admin, "outbox") if row["sent_at"] is None]
     assert len(unsent) == returned.count("returned") * (lost_at == "after")

@@ -1,4 +1,4 @@
-"""The archiver returns, dead-letters or drops each message from a dead-letter queue."""
+"""The archiver returns, dead-letters, drops or retains each message from a dead-letter queue."""
 
 import json
 from collections.abc import Callable

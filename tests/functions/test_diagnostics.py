@@ -28,7 +28,7 @@ QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
 class DiagnosticsHarness:
-    """A tenant's documents, matched and compared as by the workers."""
+    """Helpers that match and compare a tenant's documents as the workers do."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
@@ -48,7 +48,7 @@ class DiagnosticsHarness:
         )
 
     def match(self, *ids: UUID) -> list[OutboxMessage]:
-        """Match documents. Return the due messages."""
+        """Match documents. Return the enqueued messages."""
         messages: list[OutboxMessage] = []
         for id_ in ids:
             outcome = match(TenantAttempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))

@@ -199,7 +199,7 @@ def test_certificate_for_another_name_is_rejected(
 
 
 def test_host_resolving_to_non_public_address_is_rejected(output: OutputHarness, server: Server):
-    """The name resolved to a public address when the destination was added."""
+    """The host resolved to a permitted address when the destination was added."""
     output.webhook(server.url)
     output.result()
     output.resolver.answers = ["169.254.169.254"]
@@ -249,7 +249,7 @@ def test_delivery_repeated_after_crash_is_stored_once(output: OutputHarness, mon
 
         def crash(attempt: TenantAttempt) -> Outcome:
             output.deliver(attempt)
-            raise SystemExit  # after the receiver accepted the delivery
+            raise SystemExit  # after the receiver stored the delivery
 
         output.run(work=crash)
         output.clock.advance(minutes=5)

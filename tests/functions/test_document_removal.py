@@ -94,7 +94,7 @@ def test_document_removed_during_matching_leaves_no_match(
     (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
     worker.hooks.append(lambda: remove(database, tenant_id, second, clock))
-    assert len(worker.handle(second_message)) == 1  # reported, because a newer claim may have received it
+    assert len(worker.handle(second_message)) == 1  # reported to SQS, because a newer claim may exist
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
     assert worker.handle(second_message) == []  # acknowledged, because the work item is unknown
     assert [(row["id"], row["matching_status"]) for row in rows(admin, "document")] == [(str(first), "succeeded")]

@@ -32,7 +32,7 @@ def s3_event(key: str, sequencer: str = "01") -> str:
 
 
 class Pipeline:
-    """Acquisition and ingestion with one database, one mocked S3 and one recording queue."""
+    """Acquisition and ingestion with one database, one mocked S3 and a fake SQS that records messages."""
 
     def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
         self.s3, self.sqs = s3, sqs
@@ -136,7 +136,9 @@ def test_repeated_event_creates_one_document(
     pipeline.acquire(s3_event("uploads/acme/a.xml", "01"))
 
     (document,) = rows(admin, "document")
-    assert document["duplicate_uploads"] == 0  # the repeated event has the same work item, so it counts as no duplicate
+    assert (
+        document["duplicate_uploads"] == 0
+    )  # the repeated event has the same work item, so it is not counted as a duplicate
 
 
 def test_duplicate_content_creates_no_second_document(

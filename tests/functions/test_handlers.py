@@ -1,4 +1,4 @@
-"""Every worker's handler processes a sample event, called as Lambda does."""
+"""Every worker's handler processes a sample event when it is called as Lambda calls it."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Long documents are ingested within the memory limit and leave no temporary file."""
+"""Long documents are ingested within the memory limit and leave no temporary files."""
 
 import hashlib
 import json

@@ -44,7 +44,7 @@ class Mailbox:
         self.admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
 
     def receive(self, content: bytes, key: str | None = None) -> None:
-        """Store an email and process all of its messages."""
+        """Store an email and process all resulting SQS messages."""
         self._number += 1
         assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == ALL_ACKNOWLEDGED
         self.work()

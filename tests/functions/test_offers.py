@@ -1,4 +1,4 @@
-"""Each shard's offers are computed once, despite duplicates, failures and invalid profiles."""
+"""Offers are stored once per user, despite duplicate messages, crashes, retries and invalid profiles."""
 
 import json
 from collections.abc import Callable

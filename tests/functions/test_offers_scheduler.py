@@ -276,7 +276,7 @@ def test_failed_audit_entry_queues_no_offers(harness: SchedulerHarness, monkeypa
     harness.add_users("Europe/Berlin")
 
     def refuse(*_: Any) -> int:
-        raise ConflictError("The trail is locked")
+        raise ConflictError("The audit trail is locked")
 
     monkeypatch.setattr(audit, "record", refuse)
     with pytest.raises(UnfinishedError):

@@ -1,4 +1,4 @@
-"""Only expired rows are deleted, in limited steps."""
+"""Only expired rows are deleted, in batches of limited size."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -164,7 +164,8 @@ def session(
 ) -> UUID:
     """Store a conversation that was last used at `last_used_at`.
 
-    Its only message belongs to the task `job` or to a new task with `status`. If both are None, the task was purged.
+    Its only message belongs to the task `job` or to a new task with `status`. If both are None, its task does not
+    exist, as after a purge.
     """
     id_ = uuid4()
     admin.execute(

@@ -77,7 +77,7 @@ class ErasureHarness:
         assert self.run()["tenant_erasure"] == 1
 
     def remaining_rows(self, tenant: Tenant) -> dict[str, int]:
-        """Return the number of the tenant's rows in every table with a tenant."""
+        """Return the number of the tenant's rows in every table with a `tenant_id` column."""
         tables = self.admin.execute(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""

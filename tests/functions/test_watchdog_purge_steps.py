@@ -54,7 +54,10 @@ def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str) -> I
 
 @pytest.fixture
 def everything_due(database: Database, admin: Connection, tenant: UUID) -> str:
-    """Store an expired message, LLM call, dead letter and payload. Return the payload's key."""
+    """Store an expired message, LLM call and dead letter, and a due payload deletion.
+
+    Returns the payload's key.
+    """
     add_messages(admin, LONG_AGO)
     add_llm_calls(admin, LONG_AGO)
     dead_letter_factory(database, tenant)()

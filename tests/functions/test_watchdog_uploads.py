@@ -49,7 +49,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Clock one hour ahead of S3's clock, which dates objects."""
+    """Clock 61 minutes ahead of S3's clock, which dates objects."""
     clock = Clock()
     clock.now = datetime.now(UTC) + HOUR + timedelta(minutes=1)
     return clock
@@ -63,7 +63,7 @@ def put_object(s3: Any) -> Put:
 
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
-    """`run()` runs the watchdog once and returns the number of created jobs."""
+    """`run()` runs the upload step once and returns the number of created jobs."""
 
     def run(*, is_queue_empty: bool = True) -> int:
         return reconcile_uploads(

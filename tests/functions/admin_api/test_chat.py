@@ -150,7 +150,7 @@ def test_page_of_long_messages_fits_a_lambda_response(
     while after is not None:
         page = get(call_api, f"/{session}", query={"after": str(after)})
         assert len(page.text.encode()) < MAX_TRANSCRIPT_BYTES + 1000
-        # Lambda encodes the body as JSON again, and some runtimes escape every character.
+        # Lambda encodes the body as JSON again, and some runtimes escape every non-ASCII character.
         assert len(json.dumps({"body": page.text})) < 6 * 1024 * 1024
         numbers += [item["number"] for item in page.body["messages"]]
         after = page.body["next_cursor"]

@@ -41,7 +41,7 @@ def finish(admin: Connection) -> End:
     """`finish(shard, status, minutes=...)` ends a shard `minutes` minutes after NINE."""
 
     def change(shard: UUID, status: str = "succeeded", *, minutes: float = 5, **columns: Any) -> None:
-        # A trigger sets ended_at to the current time, which the second statement overwrites.
+        # A trigger sets completed_at to the current time, which the second statement overwrites.
         values = {"error": None, "completed": None, "failed": None, "attempts": 1, **columns}
         assignments = ", ".join(f"{name} = %({name})s" for name in values)
         admin.execute(

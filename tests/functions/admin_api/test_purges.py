@@ -28,7 +28,7 @@ def operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **query: st
 
 @pytest.fixture
 def purge(call_api: CallApi) -> Purge:
-    """Preview a purge and confirm it.
+    """`purge(confirm, ...)` previews a purge and confirms it unless `confirm` is None.
 
     `if_match` replaces the preview's ETag, and "" sends no If-Match.
     """

@@ -32,7 +32,7 @@ def users(call_api: CallApi, acme: UUID) -> Users:
 
 
 def profile(**overrides: Any) -> dict[str, Any]:
-    """Return a valid profile. None removes a field."""
+    """Return the sample profile with changed fields. None removes a field."""
     return {name: value for name, value in {**PROFILE, **overrides}.items() if value is not None}
 
 
