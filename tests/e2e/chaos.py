@@ -32,7 +32,7 @@ _CLAIMED = {
     "tasks": "SELECT count(*) FROM task WHERE status = 'in-progress'",
 }
 _CLAIM_SHARE = 0.75
-"""Share of kills that wait until the worker holds claims."""
+"""Share of kills that wait until the worker holds claims, for workers in `_CLAIMED`."""
 _PAUSES = (0.1, 1.0)
 """Minimum and maximum seconds between two kills."""
 _DOWNTIME = (0.2, 1.5)

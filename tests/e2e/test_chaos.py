@@ -76,7 +76,7 @@ SETTINGS = {
     "BREAKER_OPEN_SECONDS": "2",
 }
 SECONDS = 300
-"""Seconds after the last kill within which all work must finish."""
+"""Timeout in seconds for all documents to reach a final state, and again for all queues to become empty."""
 
 
 @pytest.fixture(scope="module")

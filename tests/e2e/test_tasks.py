@@ -63,7 +63,7 @@ SETTINGS = {
     "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the circuit breaker
 }
 SECONDS = 300
-"""Seconds after the last kill within which all work must finish."""
+"""Timeout in seconds of each wait: for progress before a kill, and for the end of all tasks."""
 
 
 MAX_EMULATOR_FAILURES = max(20, TASKS // 50)

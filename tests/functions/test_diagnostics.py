@@ -35,7 +35,7 @@ class DiagnosticsHarness:
         self._document_count = 0
 
     def file(self, sample: Any, id_: UUID | None = None) -> UUID:
-        """Store a document. Ids increase by default, as in PostgreSQL."""
+        """Store a document. Ids increase by default, as uuidv7() ids do."""
         self._document_count += 1
         return factories.make_document(
             self.admin,

@@ -212,7 +212,7 @@ def test_bundle_is_erased_with_its_parts(harness: ErasureHarness, acme: UUID) ->
     assert harness.tables_mentioning("all.pdf") <= {"object_erasure"}
 
 
-def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
+def test_objects_written_by_late_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     bundle_id = harness.id_of("all.pdf")
     harness.erase(bundle_id)
@@ -372,7 +372,7 @@ def test_waiting_erasure_restores_the_tenant_setting(harness: ErasureHarness, ma
     assert (limits, tenant_setting) == ([], ("before",))
 
 
-def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_written_by_late_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
     harness.erase(harness.id_of("a.xml"))

@@ -107,7 +107,7 @@ def test_users_are_late_after_an_hour(
     assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
-def test_overdue_time_of_late_user_starts_at_joining(
+def test_deadline_of_late_user_is_relative_to_joining(
     offers_watch: OfferMetrics, admin: Connection, tenant: UUID
 ) -> None:
     shard_id = shard(admin, tenant, 1, offered_at=NOW - HOUR * 5, name="late/noon/0")
