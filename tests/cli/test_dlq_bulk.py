@@ -36,7 +36,7 @@ def harness(
 
 @pytest.fixture
 def bulk_worker(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a bulk worker step whenever a command sleeps."""
+    """Run a bulk worker step for each operation whenever a command sleeps."""
 
     def wait(_: float) -> None:
         for row in rows(harness.admin, "operation"):

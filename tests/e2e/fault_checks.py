@@ -13,7 +13,9 @@ DLQ_REASON = "max_retries_exceeded"
 
 
 def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
-    """Return a sentence for each fault: lost or duplicate documents, unexpected failures, wrong matches.
+    """Return a sentence for each fault.
+
+    Faults are unfinished uploads, lost or duplicate documents, unexpected failures and wrong matches.
 
     `uploaded` contains the file names. At most `max_failed` of these files may have failed, each after three attempts
     and with one notification. Matches in deals with a failed file are not checked.
@@ -63,7 +65,7 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
 
 
 def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
-    """Yield a fault for each wrong edge or cluster that contains a document in `expected`."""
+    """Yield a fault for each missing or wrong edge or cluster of documents in `expected`."""
     names = {name for deal in expected.deals for name in deal}
     edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
     expected_edges = Counter(expected.edges)

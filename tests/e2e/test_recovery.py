@@ -45,7 +45,7 @@ def function_settings(cloud: Cloud, worker: str, **settings: str) -> Iterator[No
 
 
 def kill(cloud: Cloud, worker: str) -> int:
-    """Kill all of a worker's processes, as the OOM killer does. Return how many were killed."""
+    """Kill all of a worker's processes, as the OOM killer does. Return their number."""
     count = 0
     for process in processes.find_processes(cloud.paths.folder):
         with suppress(psutil.NoSuchProcess):  # the process ended after it was listed

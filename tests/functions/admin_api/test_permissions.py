@@ -111,7 +111,7 @@ SELECT (SELECT count(*) FROM audit_entry), (SELECT sum(version) FROM dead_letter
 
 
 def state(admin: Connection) -> object:
-    """Return counts and versions that any change would alter."""
+    """Return counts, versions and tokens that reveal a change."""
     return admin.execute(_STATE).fetchone()
 
 
