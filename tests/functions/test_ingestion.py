@@ -240,7 +240,7 @@ def test_document_rejected_by_the_model_has_a_reason(ingestion: Ingestion):
     assert "The language model rejected the document." in ingestion.job(id_)["skip_reason"]
 
 
-def test_open_breaker_parks_document_without_spending_attempt(ingestion: Ingestion):
+def test_open_breaker_defers_document_without_spending_attempt(ingestion: Ingestion):
     first, second = ingestion.file(PAPER), ingestion.file(text_pdf([*LASKU, "2"]), "b.pdf")
     ingestion.model.add_steps(Failure(503), Failure(503), Failure(503))
 

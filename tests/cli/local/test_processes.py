@@ -68,7 +68,7 @@ def test_reused_process_id_is_not_the_emulator(start: Start, tmp_path: Path):
     assert not emulator.runs_in(CloudPaths(tmp_path))
 
 
-def test_process_with_different_start_is_not_the_emulator(start: Start, tmp_path: Path):
+def test_process_started_later_is_not_the_emulator(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(CloudPaths(tmp_path))
