@@ -282,7 +282,7 @@ def test_app_uses_the_fake_model_during_chat(
     assert "The local cloud has no language model now." in " ".join(capsys.readouterr().err.split())
 
 
-def test_stale_fake_model_settings_are_replaced_and_removed(app: App) -> None:
+def test_leftover_fake_model_settings_are_replaced_and_removed(app: App) -> None:
     with fake_llm.running() as free:
         left_behind = fake_llm.settings(free.port)
     app.tuning = DeployOptions(left_behind | {"OCR_PROVIDER": "textract"})

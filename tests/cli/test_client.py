@@ -194,7 +194,7 @@ def test_deployment_receives_the_token_from_the_environment() -> None:
 
 
 @pytest.mark.usefixtures("deployment_settings")
-def test_deployment_rejects_the_by_and_local_options(tmp_path: Path) -> None:
+def test_by_and_local_options_are_rejected_for_deployments(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Remove --by"):
         command_client("--by", "kim")
     with pytest.raises(UsageError, match="mutually exclusive"):

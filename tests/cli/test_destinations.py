@@ -167,6 +167,6 @@ def test_unknown_tenant_is_refused():
 
 
 @pytest.mark.usefixtures("cloud")
-def test_receiver_in_the_allowlist_is_accepted():
+def test_allowlisted_receiver_can_be_added():
     call("add-webhook", "acme", "here", "http://127.0.0.1:8099/")
     assert [destination["address"] for destination in call("list", "acme")] == ["http://127.0.0.1:8099/"]

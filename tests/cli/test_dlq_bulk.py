@@ -36,7 +36,7 @@ def harness(
 
 @pytest.fixture
 def bulk_worker(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a bulk worker step whenever a command sleeps."""
+    """Run a bulk worker step for each operation whenever a command sleeps."""
 
     def wait(_: float) -> None:
         for row in rows(harness.admin, "operation"):
@@ -200,7 +200,7 @@ def test_empty_list_prints_a_sentence(harness: BulkHarness):
         (("operations", "--limit", "3", "show", "0000ffff"), "--limit"),
     ],
 )
-def test_invalid_bulk_command_is_refused(harness: BulkHarness, words: tuple[str, ...], message: str):
+def test_invalid_command_starts_no_operation(harness: BulkHarness, words: tuple[str, ...], message: str):
     with pytest.raises(UsageError, match=message):
         run(*words)
     assert rows(harness.admin, "operation") == []

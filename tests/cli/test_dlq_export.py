@@ -126,7 +126,7 @@ def test_invalid_export_is_refused(words: tuple[str, ...], message: str, tmp_pat
 
 
 def end(admin: Connection, state: str) -> None:
-    """Set the final state of all exports."""
+    """End all operations in `state`."""
     admin.execute(
         "UPDATE operation SET state = %s, ended_at = now(), selected = 1234, processed = 1234, succeeded = 1234",
         [state],

@@ -131,7 +131,7 @@ def test_unknown_purge_is_refused(id_suffix: str) -> None:
 
 
 @pytest.mark.usefixtures("dead_letters")
-def test_watchdog_finishes_a_running_purge(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
+def test_unfinished_purge_is_reported_as_running(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> None:
     monkeypatch.setattr(engine, "run_step", lambda *_: None)
     assert "is running: 0 dead letters hidden" in run("purge", *FILTER, "--confirm", "acme")
     assert visible_statuses(admin) == ALL_STATUSES

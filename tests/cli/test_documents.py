@@ -120,7 +120,9 @@ def test_list_shows_missing_fields(harness: TenantHarness, call: Callable[..., A
     assert "supplier," not in complete
 
 
-def test_failed_files_limit_applies_across_tenants(harness: TenantHarness, call: Callable[..., Any], admin: Connection):
+def test_limit_applies_to_failed_files_of_all_tenants(
+    harness: TenantHarness, call: Callable[..., Any], admin: Connection
+):
     other = TenantHarness(harness.database, admin, [order(), invoice()])
     admin.execute("UPDATE document SET received_at = '2026-03-01' WHERE tenant_id = %s", [other.tenant_id])
     failed = [

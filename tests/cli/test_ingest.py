@@ -55,7 +55,7 @@ def test_mail_is_uploaded_to_inbox_or_tenant(acme: UUID, mail_path: Path, storag
     assert uploaded["key"].endswith("/Ihre Rechnung.eml")
 
 
-def test_file_requires_a_tenant_and_nothing_is_uploaded(mail_path: Path, tmp_path: Path, storage: Storage) -> None:
+def test_no_file_is_uploaded_without_a_required_tenant(mail_path: Path, tmp_path: Path, storage: Storage) -> None:
     other = tmp_path / "invoice.pdf"
     other.write_bytes(PDF)
     with pytest.raises(UsageError, match=r"invoice\.pdf is not mail \(\.eml\), so it requires a tenant"):

@@ -443,7 +443,7 @@ def test_unknown_home_folder_means_signed_out(pool: Pool, monkeypatch: pytest.Mo
 # -- logout ---------------------------------------------------------------------------------------------------------
 
 
-def test_logout_revokes_and_deletes(pool: Pool, login_file: Path) -> None:
+def test_logout_revokes_token_and_deletes_login(pool: Pool, login_file: Path) -> None:
     run("login", "--url", pool.url)
     assert "and revoked its refresh token" in run("logout", "--url", pool.url)
     assert pool.revoked == [f"{SECRET}-refresh-0"]

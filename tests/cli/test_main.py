@@ -44,7 +44,7 @@ def run_failing(
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
     ],
 )
-def test_failures_print_a_sentence_and_exit_code(
+def test_failures_print_a_sentence_and_set_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: ExitCode
 ):
     ended, shown = run_failing(monkeypatch, capsys, error)

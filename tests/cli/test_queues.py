@@ -116,7 +116,7 @@ def test_status_and_queues_show_equal_dead_letter_counts(
     assert (shown["dead_letters"], counted["dead_letters"], counted["in_dlq"]) == (4, 4, 7)
 
 
-def test_queues_are_limited_to_visible_tenants(
+def test_queue_counts_are_limited_to_visible_tenants(
     admin: Connection, make_tenant: Callable[..., UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme, beta = make_tenant("acme"), make_tenant("beta")
@@ -175,7 +175,7 @@ def test_unapplied_pause_is_reported(lambda_: FakeLambda) -> None:
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
-def test_invalid_pause_changes_nothing(command: str, lambda_: FakeLambda, admin: Connection) -> None:
+def test_invalid_pause_or_resume_changes_nothing(command: str, lambda_: FakeLambda, admin: Connection) -> None:
     with pytest.raises(UsageError, match="--reason"):
         run(command, "tasks", "--by", "kim")
     with pytest.raises(UsageError, match=r"There is no queue 'task'\. Valid names: tasks"):
@@ -186,7 +186,7 @@ def test_invalid_pause_changes_nothing(command: str, lambda_: FakeLambda, admin:
 
 @pytest.mark.parametrize("tenants", ["tenant:acme", "tenant:acme tenant:beta"])
 @pytest.mark.parametrize("command", ["pause", "resume"])
-def test_pause_requires_admin_of_all_tenants(
+def test_pause_and_resume_require_admin_of_all_tenants(
     command: str, tenants: str, lambda_: FakeLambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect_commands(monkeypatch, f"[admin {tenants}]")

@@ -156,7 +156,7 @@ def test_invalid_limit_is_refused(text: str):
         (["--set", "price", "--within", "1%", "--article", "x" * 201], "at most 200 characters"),
     ],
 )
-def test_incomplete_command_changes_nothing(words: list[str], message: str, admin: Connection):
+def test_invalid_command_changes_nothing(words: list[str], message: str, admin: Connection):
     with pytest.raises(UsageError, match=message):
         run("acme", *words)
     assert rows(admin, "tolerance") == []

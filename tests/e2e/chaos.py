@@ -32,7 +32,7 @@ _CLAIMED = {
     "tasks": "SELECT count(*) FROM task WHERE status = 'in-progress'",
 }
 _CLAIM_SHARE = 0.75
-"""Share of kills that wait until the worker holds claims."""
+"""Share of kills that wait until the worker holds claims, for workers in `_CLAIMED`."""
 _PAUSES = (0.1, 1.0)
 """Minimum and maximum seconds between two kills."""
 _DOWNTIME = (0.2, 1.5)
@@ -94,9 +94,9 @@ class Chaos:
     random: Random
     weights: Mapping[str, int] = field(default_factory=lambda: WORKERS)
     workers: Counter[str] = field(default_factory=Counter)
-    """Kills of live processes by worker."""
+    """Number of killed processes by worker."""
     during_claims: int = 0
-    """Kills of workers that held claims."""
+    """Number of kills while the worker held claims."""
     databases: int = 0
 
     def pause(self) -> None:

@@ -66,19 +66,19 @@ class Snapshot:
     attempts: dict[str, int]
     """Highest attempt count of any work item, by worker."""
     retried_items: int
-    """Work items with more than one attempt."""
+    """Number of work items with more than one attempt."""
     edges: Counter[tuple[str, str, str]]
-    """Pairs of file names, each with `decided_by`."""
+    """Number of matches by pair of file names and `decided_by`."""
     clusters: frozenset[frozenset[str]]
     failed: Counter[str]
     """Failed work items, as worker and id."""
     failed_files: frozenset[str]
-    """Files of the failed work items."""
+    """Names of the failed work items' files."""
     dead_letters: Counter[tuple[str, str, int]]
     """Dead letters, as work item, reason and number of attempts."""
     notified: Counter[str]
     unsent: int
-    """Messages in the outbox."""
+    """Number of unsent messages in the outbox."""
 
     @property
     def ended_count(self) -> int:

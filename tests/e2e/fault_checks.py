@@ -9,11 +9,13 @@ from tests.e2e.load import GroundTruth
 MAX_ATTEMPTS = 3
 """Maximum attempts per work item. A failed work item must have used all of them."""
 DLQ_REASON = "max_retries_exceeded"
-"""The only accepted reason in a failed work item's dead letter."""
+"""The only permitted reason in a failed work item's dead letter."""
 
 
 def find_faults(snapshot: Snapshot, uploaded: Collection[str], truth: GroundTruth, *, max_failed: int) -> list[str]:
-    """Describe each fault in a sentence: unfinished, lost and repeated documents, and wrong matches.
+    """Return a sentence for each fault.
+
+    Faults are unfinished uploads, lost or duplicate documents, unexpected failures and wrong matches.
 
     `uploaded` contains the file names. At most `max_failed` of these files may have failed, each after three attempts
     and with one notification. Matches in deals with a failed file are not checked.
@@ -33,7 +35,7 @@ def _unfinished_uploads(snapshot: Snapshot, uploaded: Collection[str]) -> Iterat
     if snapshot.states.total() != len(uploaded):
         yield f"{snapshot.states.total()} of {len(uploaded)} uploads have states."
     if snapshot.unsent:
-        yield f"{snapshot.unsent} messages are still in the outbox."
+        yield f"{snapshot.unsent} messages are unsent."
 
 
 def _lost_and_duplicate_documents(snapshot: Snapshot, uploaded: Collection[str]) -> Iterator[str]:
@@ -63,7 +65,7 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
 
 
 def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
-    """Yield a fault for each wrong edge or cluster that contains a document in `expected`."""
+    """Yield a fault for each missing or wrong edge or cluster of documents in `expected`."""
     names = {name for deal in expected.deals for name in deal}
     edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
     expected_edges = Counter(expected.edges)

@@ -1,4 +1,4 @@
-"""Every accepted document is processed correctly and once, although processes are killed.
+"""Every uploaded document is processed correctly and once, although processes are killed.
 
 Worker processes and PostgreSQL are killed while documents arrive, and one in five calls to the language model fails.
 COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. Other timing depends on the machine. `make soak` uses more
@@ -53,11 +53,11 @@ pytestmark = [
 
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 LOAD_SEED = 1
-"""Seed of the documents. It is fixed, because only one test without kills verifies the ground truth."""
+"""Seed of the documents. It is fixed, because the test without kills verifies the ground truth of this seed only."""
 WORKER_KILLS = max(9, LOAD_SECONDS // 5)
 DATABASE_KILLS = WORKER_KILLS // 4
 BACKLOG = DOCUMENTS // 5
-"""Documents uploaded before the first kill, so that kills always interrupt work."""
+"""Number of documents uploaded before the first kill, so that kills always interrupt work."""
 FAILURE_SHARE = 0.2
 MAX_FAILED = DOCUMENTS // 20
 """Maximum number of documents that may fail, each after three consecutive failures. Usually none fail."""
@@ -76,7 +76,7 @@ SETTINGS = {
     "BREAKER_OPEN_SECONDS": "2",
 }
 SECONDS = 300
-"""Seconds after the last kill within which all work must finish."""
+"""Timeout in seconds for all documents to reach a final state, and again for all queues to become empty."""
 
 
 @pytest.fixture(scope="module")

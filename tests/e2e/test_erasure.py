@@ -187,7 +187,7 @@ def test_erased_tenant_leaves_nothing(
         seconds = (datetime.now(UTC) - start).total_seconds()
         assert not any(row_counts(admin, tenant).values())
         wait_until(lambda: versions(cloud, mail_key) == 0, seconds=300)
-    for prefix in prefixes[:-1]:  # written by an attempt that ends after the erasure
+    for prefix in prefixes[:-1]:  # as if written by an attempt that ends after the erasure
         cloud.client("s3").put_object(Bucket=cloud.outputs["UploadsBucketName"], Key=f"{prefix}late", Body=b"late")
 
     monkeypatch.setattr(aws, "client", cloud.client)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 
 def examples(page: str) -> list[str]:
-    """Return the commands in the first code block after the text mentions --help."""
+    """Return the commands in the first code block after the mention of `counterfoil --help`."""
     block = (ROOT / page).read_text().split("counterfoil --help`")[1].split("```")[1]
     return [line.partition("#")[0].strip() for line in block.strip().splitlines()]
 

@@ -1,4 +1,4 @@
-"""`find_faults` accepts a correct result and reports each fault. Requires no cloud."""
+"""`find_faults` reports each fault, and none in a correct result. Requires no cloud."""
 
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -59,16 +59,16 @@ def with_upload_in(*states: str | None) -> Change:
     return lambda snapshot: replace(snapshot, states=snapshot.states - Counter([ENDED_STATES]) + Counter([states]))
 
 
-def test_correct_result_is_accepted():
+def test_correct_result_is_not_a_fault():
     assert check(CORRECT) == []
 
 
-def test_notified_failure_after_three_attempts_is_accepted():
+def test_notified_failure_after_three_attempts_is_permitted():
     assert check(CORRECT_WITH_FAILURE) == []
 
 
 @pytest.mark.parametrize("states", [("failed", None, None), ("succeeded", "failed", None)])
-def test_failure_at_any_stage_is_accepted(states: tuple[str | None, ...]):
+def test_failure_at_any_stage_is_permitted(states: tuple[str | None, ...]):
     documents = CORRECT.documents - Counter(["invoice 3"]) if states[0] == "failed" else CORRECT.documents
     snapshot = replace(
         CORRECT_WITH_FAILURE, states=Counter({ENDED_STATES: len(NAMES) - 1, states: 1}), documents=documents
@@ -172,7 +172,7 @@ def test_failure_without_exactly_one_dead_letter_is_reported(dead_letters: list[
     ],
     ids=["none", "two", "extra one for a work item that has not failed"],
 )
-def test_failure_not_notified_once_is_reported(notified: list[str], message: str):
+def test_failure_without_exactly_one_notification_is_reported(notified: list[str], message: str):
     assert message in " ".join(check(replace(CORRECT_WITH_FAILURE, notified=Counter(notified))))
 
 

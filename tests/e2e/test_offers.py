@@ -29,7 +29,7 @@ from tests.e2e.test_recovery import WAITING_WORKERS, function_settings, kill
 pytestmark = pytest.mark.e2e
 
 DAY = datetime.now(UTC).date()
-"""Today, because the watchdog deletes older offers."""
+"""Today, because the watchdog would delete the offers of a fixed past date."""
 ZONES = {"Europe/Berlin": 180, "Asia/Kathmandu": 120}
 """Number of users by time zone."""
 SHARD_USERS = 60

@@ -45,7 +45,7 @@ def function_settings(cloud: Cloud, worker: str, **settings: str) -> Iterator[No
 
 
 def kill(cloud: Cloud, worker: str) -> int:
-    """Kill all of a worker's processes, as the OOM killer does. Return how many were killed."""
+    """Kill all of a worker's processes, as the OOM killer does. Return their number."""
     count = 0
     for process in processes.find_processes(cloud.paths.folder):
         with suppress(psutil.NoSuchProcess):  # the process ended after it was listed
@@ -97,7 +97,7 @@ def queue_depth(cloud: Cloud, queue: str) -> int:
     return int(response["Attributes"][names[0]])
 
 
-def test_killed_work_item_with_lost_message_is_completed(
+def test_killed_workers_item_with_lost_message_is_completed(
     cloud: Cloud, run: Run, tenant: Tenant, admin: Connection, tmp_path: Path
 ):
     file = next(file for file in run.sample.files if file.truth.type == "invoice" and file.truth.state == "succeeded")

@@ -42,13 +42,13 @@ pytestmark = [
 SEED = int(os.environ.get("COUNTERFOIL_CHAOS_SEED") or time.time_ns() % 1_000_000)
 TASKS = 10 * (LOAD_SECONDS // 4)
 MESSAGES = 10
-"""Messages per session."""
+"""Number of messages per session."""
 KILLS = max(6, TASKS // 50)
 FAILURE_SHARE = 0.2
 """Share of messages whose first three calls fail, and the failure rate of all other calls."""
 ANSWER_SECONDS = 0.05
 BASE, FACTOR, JITTER = 1, 2, 1
-"""Default retry policy of tasks, in seconds."""
+"""Default retry policy of tasks. BASE and JITTER are in seconds."""
 SETTINGS = {
     "LEASE_SECONDS": "15",
     "HEARTBEAT_INTERVAL_SECONDS": "3",
@@ -63,7 +63,7 @@ SETTINGS = {
     "BREAKER_FAILURE_THRESHOLD": "1000",  # this test covers the retry policy, not the circuit breaker
 }
 SECONDS = 300
-"""Seconds after the last kill within which all work must finish."""
+"""Timeout in seconds of each wait: for progress before a kill, and for the end of all tasks."""
 
 
 MAX_EMULATOR_FAILURES = max(20, TASKS // 50)
@@ -178,7 +178,7 @@ class Chat:
 def pending_messages(cloud: Cloud) -> dict[str, int]:
     """Return the number of visible and in-flight messages in each non-empty queue.
 
-    Delayed messages are excluded, because tasks that have already run drop theirs when they arrive.
+    Delayed messages are excluded, because those of tasks that have already run are dropped on arrival.
     """
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     with closing(cloud.client("sqs")) as sqs:

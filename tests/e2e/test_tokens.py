@@ -72,7 +72,7 @@ def statuses(cloud: Cloud, slug: str, token: str) -> dict[tuple[str, str], int]:
 
 
 def created_rows(admin: Connection, tenant: Tenant) -> object:
-    """Return how many rows the requests have created."""
+    """Return the numbers of rows in the tables to which the requests add rows."""
     counts = (
         "SELECT (SELECT count(*) FROM task WHERE tenant_id = %(id)s),"
         " (SELECT count(*) FROM operation WHERE tenant_id = %(id)s),"

@@ -22,7 +22,7 @@ MATCHING = DependentWorker("matching", MAPPING, LLM)
 
 
 class ProcessKilled(BaseException):
-    """Raised to simulate that the watchdog process was killed."""
+    """Raised to simulate a killed watchdog process."""
 
 
 def refusal(code: str, operation: str, status: int = 400) -> ClientError:
@@ -109,7 +109,7 @@ class WatchdogHarness:
     clock: Clock
 
     def minute(self) -> RunResult:
-        """Advance a minute, apply pending changes and run the watchdog."""
+        """Advance the clock by a minute, apply pending changes and run the watchdog."""
         self.clock.advance(seconds=60)
         self.lambda_.settle()
         return self.pauses.run()
@@ -138,7 +138,7 @@ class WatchdogHarness:
 
 
 def pause_matching_queue(watchdog: WatchdogHarness) -> WatchdogHarness:
-    """Pause the matching queue by an outage of several minutes. Return the harness."""
+    """Pause the matching queue through an outage of several minutes. Return the harness."""
     watchdog.service_fails()
     assert watchdog.minute().paused == ["matching"]
     watchdog.minute()
@@ -148,6 +148,6 @@ def pause_matching_queue(watchdog: WatchdogHarness) -> WatchdogHarness:
 
 
 def status(admin: Connection) -> str | None:
-    """Return the stored status of the only mapping, if any."""
+    """Return the stored status of the only pause, if any."""
     row = admin.execute("SELECT status FROM breaker_mapping_pause").fetchone()
     return None if row is None else str(row[0])

@@ -30,7 +30,7 @@ WORKER = {"name": "document_output", "timeout": 120, "permits": 4, "start_margin
 
 
 class Resolver:
-    """Resolver that returns `answers` for every name, by default this machine."""
+    """Resolver that returns `answers` for every name, by default the loopback address."""
 
     def __init__(self) -> None:
         self.answers: Sequence[str] = ["127.0.0.1"]
@@ -50,7 +50,7 @@ class OutputHarness:
         self.dependencies = OutputDependencies(breakers, Egress(("127.0.0.0/8",), self.resolver), BUCKET)
 
     def webhook(self, url: str, name: str = "office", path: str = "/hook?token=t0ken") -> str:
-        """Add a webhook for a local server. Return its secret."""
+        """Add a webhook for a local server. Return the webhook's secret."""
         address = f"{url.replace('127.0.0.1', NAME)}{path}"
         destination = NewDestination(name, "webhook", address, ["cluster"])
         secret = destinations.add(
@@ -67,7 +67,10 @@ class OutputHarness:
         destinations.add(self.admin, self.change(), NewDestination(name, "s3", prefix, ["cluster"]))
 
     def result(self, outcome: str = "matched", cluster: UUID | None = None) -> UUID:
-        """Store a cluster's result and enqueue its deliveries. Return the cluster's id."""
+        """Enqueue deliveries of a cluster's result. Return the cluster's id.
+
+        A new cluster with one invoice is stored unless `cluster` is set.
+        """
         if cluster is None:
             cluster = make_document(self.admin, self.tenant_id, {"invoice_number": "R-1"}, type="invoice")
             self.admin.execute("UPDATE document SET cluster_id = id WHERE id = %s", [cluster])
@@ -77,7 +80,7 @@ class OutputHarness:
         return cluster
 
     def offers(self) -> UUID:
-        """Store a shard's offers and enqueue their deliveries. Return the shard's id."""
+        """Enqueue deliveries of a shard's offers event. Return the shard's id."""
         shard = uuid4()
         with self.database.tenant(self.tenant_id) as connection:
             enqueue(connection, self.tenant_id, "offers", shard, lambda: '{"completed": 3}', self.clock())

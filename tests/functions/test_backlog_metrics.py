@@ -1,4 +1,4 @@
-"""The watchdog measures each worker's stuck work items. Healthy work items are not counted."""
+"""The watchdog measures each worker's backlog, dead letters and queue depths."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ def test_idle_system_measures_zero(measure_matching: Measure) -> None:
     assert set(measure_matching().values()) == {0}
 
 
-def test_stuck_work_item_is_old_without_valid_lease(
+def test_old_claim_with_expired_lease_is_stuck(
     measure_matching: Measure, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     claimed_at, expired_at = clock() - timedelta(minutes=10), clock()
@@ -250,7 +250,7 @@ def test_lost_message_is_counted_when_both_queues_empty(
     assert (line["RetryQueueDepth"], line["PendingWithoutMessage"]) == ([0.0], [1.0])
 
 
-def test_recovery_reports_depths_and_lost_messages(
+def test_run_reports_queue_depth_and_lost_messages(
     maintenance_database: Database,
     admin: Connection,
     sqs: FakeSqs,

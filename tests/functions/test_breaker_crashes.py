@@ -1,4 +1,4 @@
-"""A watchdog crash at any point leaves no queue paused and overrides no manual change."""
+"""Queues are resumed after an outage, and manual changes persist, even if the watchdog crashes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -77,7 +77,7 @@ def test_interrupted_resume_is_completed_by_next_run(point: str, watchdog: Watch
     assert (watchdog.state(), status(admin)) == ("Enabled", "released")
 
 
-def test_crash_while_resuming_is_not_a_manual_change(watchdog: WatchdogHarness) -> None:
+def test_interrupted_resume_is_not_mistaken_for_manual_change(watchdog: WatchdogHarness) -> None:
     pause_matching_queue(watchdog)
     watchdog.service_recovers()
     run_and_kill_watchdog(watchdog, "after")
@@ -85,7 +85,7 @@ def test_crash_while_resuming_is_not_a_manual_change(watchdog: WatchdogHarness) 
     assert watchdog.minute().paused == ["matching"]
 
 
-def test_pause_row_remains_during_running_calls(
+def test_pause_row_remains_while_disable_call_runs(
     start_watchdog: Callable[..., WatchdogHarness], lambda_: FakeLambda, admin: Connection
 ) -> None:
     slow_watchdog, other_watchdog = start_watchdog(MATCHING), start_watchdog(MATCHING)
@@ -201,7 +201,7 @@ class History(RuleBasedStateMachine):
         assert not self.has_own_pause()
 
 
-def test_no_history_leaves_queue_paused(watchdog: WatchdogHarness, admin: Connection) -> None:
+def test_every_history_ends_without_a_watchdog_pause(watchdog: WatchdogHarness, admin: Connection) -> None:
     class BoundHistory(History):
         pass
 

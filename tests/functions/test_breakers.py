@@ -252,7 +252,7 @@ def test_run_without_time_left_emits_only_metrics(
     assert start_watchdog(MATCHING).pauses.run(lambda: MAPPING_TIMEOUT_SECONDS).paused == ["matching"]
 
 
-def test_unavailable_database_changes_nothing(watchdog: WatchdogHarness, lambda_: FakeLambda) -> None:
+def test_no_mapping_changes_while_database_is_unavailable(watchdog: WatchdogHarness, lambda_: FakeLambda) -> None:
     watchdog.service_fails()
     watchdog.breakers.process.failure = DatabaseUnavailableError("unavailable")
     with pytest.raises(DatabaseUnavailableError):
@@ -313,7 +313,7 @@ def test_bug_in_probe_does_not_fail_run(start_watchdog: Callable[..., WatchdogHa
     assert watchdog.minute().paused == ["matching"]
 
 
-def test_service_without_queues_is_probed_by_its_callers(start_watchdog: Callable[..., WatchdogHarness]) -> None:
+def test_watchdog_does_not_probe_service_without_queues(start_watchdog: Callable[..., WatchdogHarness]) -> None:
     calls = []
     watchdog = start_watchdog(probes={LLM: lambda: calls.append(True)})
     watchdog.service_fails()

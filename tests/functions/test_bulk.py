@@ -1,4 +1,4 @@
-"""Unfinished operations continue in the next run. A failing operation blocks no other."""
+"""Unfinished operations continue in the next run. A failing operation does not block others."""
 
 import threading
 from collections.abc import Callable

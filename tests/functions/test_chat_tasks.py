@@ -1,4 +1,4 @@
-"""Conversations on the real engine with a scripted model: budget and deletion."""
+"""Conversations on the real engine with a scripted model: budget, deletion and dead letters."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ def test_conversation_deleted_during_completion_gets_no_reply(
 
 @pytest.fixture
 def archive(maintenance_database: Database, clock: Clock) -> Callable[[str], dict[str, Any]]:
-    """`archive(body)` archives a message and returns the only dead letter."""
+    """`archive(body)` archives a message and returns the payload of the only dead letter."""
     outbox = Outbox(maintenance_database, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 
@@ -154,7 +154,7 @@ def lose_worker(chat: TaskHarness) -> None:
 
 
 @pytest.mark.parametrize("archived", ["before deletion", "after deletion"])
-def test_dead_lettered_message_stores_no_content(
+def test_dead_letter_of_conversation_stores_no_content(
     chat: TaskHarness, admin: Connection, archive: Callable[[str], dict[str, Any]], archived: str
 ) -> None:
     session = send_message(chat, SECRET)

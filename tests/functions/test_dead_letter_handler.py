@@ -126,7 +126,7 @@ def test_unexpected_error_retains_only_its_message(
     assert life_cycle(admin, valid.work_id)["send_number"] == 1
 
 
-def test_retained_messages_of_idle_work_items_are_counted(
+def test_retained_messages_are_counted_unless_items_are_running(
     dead_letters: ModuleType, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lease = datetime.now(UTC) + timedelta(seconds=100)
@@ -147,7 +147,7 @@ def test_retained_messages_of_idle_work_items_are_counted(
     ]
 
 
-def test_unprocessed_upload_is_returned_to_its_tenant(
+def test_unprocessed_upload_is_queued_in_its_tenants_group(
     dead_letters: ModuleType, admin: Connection, sqs: FakeSqs, make_tenant: Callable[..., UUID]
 ) -> None:
     tenant_id = make_tenant("acme")

@@ -1,7 +1,7 @@
 """Races for a work item between the archiver and workers, operators or other archivers.
 
-Each order is forced on a real server. A trigger stops the archiver between its read and its write: it waits for a lock
-that the test holds.
+Each order is forced on a real server. Between the archiver's read and its write, a trigger waits for a lock that the
+test holds.
 """
 
 import threading
@@ -213,7 +213,7 @@ def test_valid_lease_retains_message_until_attempt_ends(
     assert actions(admin) == ["dropped"]
 
 
-def test_heartbeat_neither_waits_nor_revives_archived_item(
+def test_heartbeat_during_archiving_neither_waits_nor_renews_lease(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -245,10 +245,10 @@ def test_heartbeat_before_archiving_retains_the_message(
     assert archiver.process("matching", dlq_record(message)) == RetryAfter(121)
 
 
-# -- the same message, delivered again ---------------------------------------------------------------------------------
+# -- the same message, received again ---------------------------------------------------------------------------------
 
 
-def test_message_received_during_dlq_return_is_stale(
+def test_message_received_during_dlq_return_is_not_executed(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -303,7 +303,7 @@ def retry_by_operator(database_url: str, message: Message, clock: Clock) -> None
 
 
 @pytest.mark.parametrize("columns", [{}, {"dlq_returns": 2, "attempts": 1}, {"attempts": 3}])
-def test_operator_retry_during_archiving_supersedes_it(
+def test_operator_retry_during_archiving_starts_new_revision(
     archiver: Archiver,
     database: Database,
     admin: Connection,
@@ -355,7 +355,7 @@ def test_archiver_drops_message_superseded_by_operator_retry(
     assert rows(admin, "dead_letter") == []
 
 
-def test_concurrent_tenant_deletion_deletes_its_work_items(
+def test_tenant_deletion_during_archiving_leaves_no_dead_letter(
     archiver: Archiver, admin: Connection, admin_database_url: str, pending: Pending, sessions: ConcurrentSessions
 ) -> None:
     message = pending(dlq_returns=2, attempts=1)
@@ -373,7 +373,7 @@ def test_concurrent_tenant_deletion_deletes_its_work_items(
     assert actions(admin)[-1] == "dropped-unknown"
 
 
-# -- two archivers, and one that crashes ------------------------------------------------------------------------------
+# -- two archivers, redeliveries, outages ------------------------------------------------------------------------------
 
 SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
     "never attempted": lambda clock: {},
@@ -512,6 +512,6 @@ def test_database_outage_retains_message_until_settled_once(
     expected = 0 if situation in {"succeeded", "failed", "skipped", "unknown"} else 1
     assert len(returned) == expected
     assert len(rows(admin, "dead_letter")) == len(rows(admin, "failure_event")) == returned.count("dead-lettered")
-    # Due messages stay in the outbox when the database is lost, and the watchdog sends them.
+    # If the commit succeeded before the outage, the message stays in the outbox, and the watchdog sends it.
     unsent = [row for row in rows(admin, "outbox") if row["sent_at"] is None]
     assert len(unsent) == returned.count("returned") * (lost_at == "after")

@@ -1,4 +1,4 @@
-"""The archiver returns, dead-letters or drops each message from a dead-letter queue."""
+"""The archiver returns, dead-letters, drops or retains each message from a dead-letter queue."""
 
 import json
 from collections.abc import Callable
@@ -208,7 +208,7 @@ def test_dead_lettered_message_is_not_dead_lettered_again(
 
 
 @pytest.mark.parametrize("form", message_bodies.UNUSUAL_ENCODINGS)
-def test_message_in_unusual_format_is_accepted(
+def test_message_in_unusual_encoding_is_returned(
     archiver: Archiver, admin: Connection, pending: Pending, form: str
 ) -> None:
     message = pending()
@@ -225,7 +225,7 @@ def test_message_with_newer_schema_stays_in_queue(archiver: Archiver, admin: Con
     assert rows(admin, "dead_letter") == []
 
 
-def test_unsupported_schema_is_archived_before_retention_ends(
+def test_unsupported_message_is_archived_before_retention_ends(
     archiver: Archiver, admin: Connection, clock: Clock
 ) -> None:
     message = dlq_record('{"schema_version": 2}')
@@ -303,7 +303,7 @@ def test_later_message_is_attached_to_dead_letter(archiver: Archiver, admin: Con
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_lost_worker_error_includes_last_settled_error(
+def test_lost_worker_error_includes_previous_error(
     archiver: Archiver, admin: Connection, clock: Clock, pending: Pending
 ) -> None:
     expired = clock.now - timedelta(seconds=1)

@@ -28,14 +28,14 @@ QUEUES = {"diagnostics": "diagnostics", "document_output": "output"}
 
 
 class DiagnosticsHarness:
-    """A tenant's documents, matched and compared as by the workers."""
+    """Helpers that match and compare a tenant's documents as the workers do."""
 
     def __init__(self, database: Database, admin: Connection, clock: Clock, tenant_id: UUID) -> None:
         self.database, self.admin, self.clock, self.tenant_id = database, admin, clock, tenant_id
         self._document_count = 0
 
     def file(self, sample: Any, id_: UUID | None = None) -> UUID:
-        """Store a document. Ids increase by default, as in PostgreSQL."""
+        """Store a document. Ids increase by default, as uuidv7() ids do."""
         self._document_count += 1
         return factories.make_document(
             self.admin,
@@ -48,7 +48,7 @@ class DiagnosticsHarness:
         )
 
     def match(self, *ids: UUID) -> list[OutboxMessage]:
-        """Match documents. Return the due messages."""
+        """Match documents. Return the enqueued messages."""
         messages: list[OutboxMessage] = []
         for id_ in ids:
             outcome = match(TenantAttempt(id_, self.tenant_id, 1, 1, 1, self.database, self.clock))
@@ -130,7 +130,7 @@ def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
     assert row["skip_reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
 
 
-def test_accepted_variance_closes_the_cluster(harness: DiagnosticsHarness):
+def test_cluster_with_accepted_variances_is_matched(harness: DiagnosticsHarness):
     ids = make_cluster(harness)
     messages = harness.match(*ids)
     harness.clock.advance(seconds=5)
@@ -299,7 +299,7 @@ def test_other_tenants_tolerances_do_not_apply(harness: DiagnosticsHarness, make
     assert harness.stored_result(ids[0])["match_status"] == "exception"
 
 
-def test_contract_is_shown_with_cluster_but_not_compared(harness: DiagnosticsHarness):
+def test_contract_is_not_compared(harness: DiagnosticsHarness):
     frame = harness.file(contract("C1", lines=[line("A1")]))
     rent = harness.file(invoice("R1", contract_reference="C1", lines=[line("A1")]))
     harness.compute(harness.match(frame, rent))

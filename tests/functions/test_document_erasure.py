@@ -212,7 +212,7 @@ def test_bundle_is_erased_with_its_parts(harness: ErasureHarness, acme: UUID) ->
     assert harness.tables_mentioning("all.pdf") <= {"object_erasure"}
 
 
-def test_objects_of_a_stale_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
+def test_objects_written_by_late_attempt_are_erased(harness: ErasureHarness, acme: UUID) -> None:
     harness.pipeline.upload("uploads/acme/all.pdf", BUNDLE)
     bundle_id = harness.id_of("all.pdf")
     harness.erase(bundle_id)
@@ -245,7 +245,7 @@ def test_deleted_document_can_be_erased_once(harness: ErasureHarness, acme: UUID
         assert erasure.erase(connection, acme, id_, datetime.now(UTC), by="ann") is None
 
 
-def test_dead_letters_attempts_and_answers_are_erased(harness: ErasureHarness, acme: UUID) -> None:
+def test_dead_letters_attempts_and_judgments_are_erased(harness: ErasureHarness, acme: UUID) -> None:
     admin = harness.admin
     id_, other = (make_document(admin, acme, {"number": "N"}, type="invoice") for _ in range(2))
     job_ids = [WORK_KINDS[worker].job_id(id_) for worker in ("ingestion", "matching")]
@@ -335,7 +335,9 @@ def test_attachment_received_again_after_erasure_remains(
     assert rows(harness.admin, "object_erasure") == []
 
 
-def test_attachment_waits_for_attempts_in_progress(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_erasure_waits_for_attempts_in_progress(
+    harness: ErasureHarness, mailbox: Mailbox, acme: UUID
+) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     harness.admin.execute(
         """INSERT INTO acquisition_job (id, tenant_id, bucket, key, sequencer, size, created_at, status, claimed_at)
@@ -370,7 +372,7 @@ def test_waiting_erasure_restores_the_tenant_setting(harness: ErasureHarness, ma
     assert (limits, tenant_setting) == ([], ("before",))
 
 
-def test_attachment_of_a_stale_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
+def test_attachment_written_by_late_attempt_is_erased(harness: ErasureHarness, mailbox: Mailbox, acme: UUID) -> None:
     mailbox.receive(received_mail(mail(("a.xml", INVOICE))))
     ((key,),) = harness.admin.execute("SELECT key FROM document").fetchall()
     harness.erase(harness.id_of("a.xml"))

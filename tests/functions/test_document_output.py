@@ -88,7 +88,7 @@ def test_receiver_with_another_secret_rejects_the_delivery(output: OutputHarness
     assert (output.job()["status"], output.job()["error"]) == ("failed", f"{NAME} answered with HTTP 401")
 
 
-def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Server):
+def test_newer_result_closes_the_dead_letter(output: OutputHarness, server: Server):
     output.webhook(server.url)
     cluster = output.result("incomplete")
     server.add_steps(Raw(401), Raw(204))
@@ -108,7 +108,7 @@ def test_newer_delivery_closes_the_dead_letter(output: OutputHarness, server: Se
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-def test_rejected_delivery_fails_permanently_and_notifies(status: int, output: OutputHarness, server: Server):
+def test_non_retriable_response_fails_delivery_and_notifies(status: int, output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     server.add_steps(Raw(status, headers={"Location": f"{server.url}/elsewhere"}))
@@ -127,7 +127,7 @@ def test_rejected_delivery_fails_permanently_and_notifies(status: int, output: O
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
-def test_unavailable_receiver_is_retried_in_five_minutes(status: int, output: OutputHarness, server: Server):
+def test_retriable_response_delays_delivery_by_five_minutes(status: int, output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     server.add_steps(Raw(status), Raw(200))
@@ -152,7 +152,7 @@ def test_retry_after_delays_next_attempt_within_limits(
     assert 0 <= seconds_until_retry(output.job(), output.clock) - seconds < 1  # up to a second of jitter
 
 
-def test_reset_connection_is_retried(output: OutputHarness):
+def test_delivery_is_retried_after_reset_connection(output: OutputHarness):
     with scripted_server() as receiver:
         receiver.response = None
         output.webhook(f"http://127.0.0.1:{receiver.port}")
@@ -162,7 +162,7 @@ def test_reset_connection_is_retried(output: OutputHarness):
 
 
 @pytest.mark.parametrize("failure", ["silent", "slow_headers"])
-def test_receiver_without_response_is_retried(
+def test_delivery_without_response_is_retried(
     failure: Any, output: OutputHarness, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(egress, "TOTAL_SECONDS", 0.3)
@@ -198,8 +198,8 @@ def test_certificate_for_another_name_is_rejected(
     assert (output.job()["status"], output.job()["error"]) == ("pending", f"{NAME} did not answer: ConnectError")
 
 
-def test_host_resolving_to_private_address_is_rejected(output: OutputHarness, server: Server):
-    """The name resolved to a public address when the destination was added."""
+def test_host_resolving_to_non_public_address_is_rejected(output: OutputHarness, server: Server):
+    """The host resolved to a permitted address when the destination was added."""
     output.webhook(server.url)
     output.result()
     output.resolver.answers = ["169.254.169.254"]
@@ -233,7 +233,7 @@ def test_attempts_send_same_body_and_key(output: OutputHarness, server: Server):
     assert [dead_letter["dlq_reason"] for dead_letter in rows(output.admin, "dead_letter")] == ["max_retries_exceeded"]
 
 
-def test_delivery_lost_before_settlement_is_accepted_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
+def test_delivery_repeated_after_crash_is_stored_once(output: OutputHarness, monkeypatch: pytest.MonkeyPatch):
     secrets: list[str] = []
     responses: list[str] = []
     with running_receiver(secrets, output.clock) as receiver:
@@ -249,7 +249,7 @@ def test_delivery_lost_before_settlement_is_accepted_once(output: OutputHarness,
 
         def crash(attempt: TenantAttempt) -> Outcome:
             output.deliver(attempt)
-            raise SystemExit  # after the receiver accepted the delivery
+            raise SystemExit  # after the receiver stored the delivery
 
         output.run(work=crash)
         output.clock.advance(minutes=5)
@@ -260,7 +260,7 @@ def test_delivery_lost_before_settlement_is_accepted_once(output: OutputHarness,
     assert (output.job()["status"], output.job()["attempts"]) == ("succeeded", 2)
 
 
-def test_concurrent_messages_send_one_delivery(output: OutputHarness, server: Server):
+def test_duplicate_messages_cause_one_delivery(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     (message,) = output.due_messages()

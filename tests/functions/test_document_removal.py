@@ -87,14 +87,14 @@ def make_sample(
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_document_removed_during_matching_leaves_no_trace(
+def test_document_removed_during_matching_leaves_no_match(
     make_sample: Any, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     worker = Worker("matching", match, database, clock)
     (first, first_message), (second, second_message) = make_sample(order()), make_sample(invoice(po_reference="4711"))
     assert worker.handle(first_message) == []
     worker.hooks.append(lambda: remove(database, tenant_id, second, clock))
-    assert len(worker.handle(second_message)) == 1  # reported, because a newer claim may have received it
+    assert len(worker.handle(second_message)) == 1  # reported to SQS, because a newer claim may exist
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == rows(admin, "failure_event") == []
     assert worker.handle(second_message) == []  # acknowledged, because the work item is unknown
     assert [(row["id"], row["matching_status"]) for row in rows(admin, "document")] == [(str(first), "succeeded")]
@@ -223,7 +223,7 @@ def test_parts_are_removed_with_their_last_file(
     assert rows(admin, "document") == rows(admin, "document_duplicate_file") == []
 
 
-def test_reprocessed_file_finds_all_parts_without_duplicates(
+def test_reprocessing_neither_adds_nor_loses_shared_parts(
     pipeline: Pipeline,
     overlapping_bundles: tuple[UUID, UUID],
     database: Database,
@@ -257,7 +257,7 @@ def test_removed_part_is_not_restored_by_any_file(
     assert (list(parts(admin, first_bundle)), list(parts(admin, corrected))) == ([2, 3], [3])
 
 
-def test_split_during_another_removal_has_all_parts(
+def test_file_split_during_another_removal_has_all_parts(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)
@@ -294,7 +294,7 @@ def test_removal_waits_for_a_split_in_progress(
     assert (remaining_parts[1], remaining_parts[2], list(remaining_parts)) == (before[1], before[2], [1, 2, 3])
 
 
-def test_separately_uploaded_part_stays_an_upload(
+def test_separately_uploaded_part_remains_without_its_bundle(
     pipeline: Pipeline, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     pipeline.upload("uploads/acme/bundle.pdf", BUNDLE)

@@ -94,7 +94,7 @@ def test_final_matching_status_is_delivered_with_reason(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_unfinished_attempt_is_not_delivered(
+def test_retried_attempt_delivers_no_status(
     queued_message: Message, database: Database, admin: Connection, clock: Clock
 ):
     Worker("matching", work_returning(ServiceUnavailableError("later")), database, clock).handle(queued_message)
@@ -126,7 +126,7 @@ def test_status_set_by_archiver_is_delivered(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_repeated_status_is_delivered_once(
+def test_only_changed_status_is_delivered_again(
     queued_message: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     revision = 1
@@ -204,7 +204,7 @@ def test_output_worker_delivers_the_document_status(
 
 
 @pytest.mark.usefixtures("destination", "sqs")
-def test_removed_document_is_delivered_once_under_its_job(
+def test_document_removal_is_delivered_under_the_same_job(
     queued_message: Message, database: Database, admin: Connection, clock: Clock, tenant_id: UUID
 ):
     Worker("matching", match, database, clock).handle(queued_message)
@@ -214,7 +214,7 @@ def test_removed_document_is_delivered_once_under_its_job(
     assert (after["id"], after["payload"], after["revision"]) == (before["id"], None, 2)
 
 
-def test_delivered_schema_version_matches_python(destination: UUID, queued_message: Message, admin: Connection):
+def test_schema_version_set_by_trigger_matches_python(destination: UUID, queued_message: Message, admin: Connection):
     admin.execute("UPDATE document SET matching_status = 'succeeded'")
     (job,) = rows(admin, "output_job")
     assert job["schema_version"] == SCHEMA_VERSION

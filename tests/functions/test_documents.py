@@ -32,7 +32,7 @@ def s3_event(key: str, sequencer: str = "01") -> str:
 
 
 class Pipeline:
-    """Acquisition and ingestion with one database, one mocked S3 and one recording queue."""
+    """Acquisition and ingestion with one database, one mocked S3 and a fake SQS that records messages."""
 
     def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
         self.s3, self.sqs = s3, sqs
@@ -136,7 +136,9 @@ def test_repeated_event_creates_one_document(
     pipeline.acquire(s3_event("uploads/acme/a.xml", "01"))
 
     (document,) = rows(admin, "document")
-    assert document["duplicate_uploads"] == 0  # the repeated event has the same work item, so it counts as no duplicate
+    assert (
+        document["duplicate_uploads"] == 0
+    )  # the repeated event has the same work item, so it is not counted as a duplicate
 
 
 def test_duplicate_content_creates_no_second_document(
@@ -253,7 +255,7 @@ def test_upload_before_tenant_creation_is_acquired_on_retry(
     assert len(rows(admin, "document")) == 1
 
 
-def test_upload_of_a_disabled_tenant_is_acquired_later(
+def test_upload_of_reenabled_tenant_is_acquired_on_retry(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     acme = make_tenant("acme")
@@ -285,7 +287,7 @@ def test_repeated_event_assigns_upload_to_new_tenant(
     assert (job["status"], job["tenant_id"]) == ("failed", str(late_tenant))  # the job stays failed until a retry
 
 
-def test_second_failure_notifies_tenant_added_later(
+def test_second_failure_assigns_dead_letter_to_new_tenant(
     pipeline: Pipeline, admin: Connection, make_tenant: Callable[..., UUID], maintenance_database: Database
 ) -> None:
     pipeline.upload("uploads/late/empty.xml", b"")

@@ -1,4 +1,4 @@
-"""Every worker's handler processes a sample event, called as Lambda does."""
+"""Every worker's handler processes a sample event when it is called as Lambda calls it."""
 
 import importlib
 import json
@@ -75,7 +75,7 @@ def handler(
 
 
 @pytest.mark.parametrize("row", WORKERS, ids=lambda row: row.name)
-def test_handler_processes_a_real_event(
+def test_handler_processes_a_sample_event(
     row: WorkerSpec, handler: Callable[[WorkerSpec], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

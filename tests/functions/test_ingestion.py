@@ -185,7 +185,7 @@ def test_model_cannot_turn_invoice_into_credit_note(ingestion: Ingestion):
     assert data["line_items"] == READ["line_items"]
 
 
-def test_character_rejected_by_postgresql_is_dropped(ingestion: Ingestion):
+def test_character_rejected_by_postgresql_is_replaced(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     screw = READ["line_items"][0]
     ingestion.model.add_steps(
@@ -217,7 +217,7 @@ def test_unreadable_document_without_model_has_a_reason(ingestion: Ingestion):
     assert "No document type with a document number was found" in ingestion.job(id_)["skip_reason"]
 
 
-def test_truncated_answer_is_requested_without_line_items(ingestion: Ingestion):
+def test_truncated_answer_is_requested_again_without_line_items(ingestion: Ingestion):
     id_ = ingestion.file(PAPER)
     ingestion.model.add_steps(
         Answer('{"type": "invoice", "line_items": [', truncated=True), extraction_response(line_items=None)
@@ -240,7 +240,7 @@ def test_document_rejected_by_the_model_has_a_reason(ingestion: Ingestion):
     assert "The language model rejected the document." in ingestion.job(id_)["skip_reason"]
 
 
-def test_unavailable_model_parks_documents_spending_no_attempts(ingestion: Ingestion):
+def test_open_breaker_defers_document_without_spending_attempt(ingestion: Ingestion):
     first, second = ingestion.file(PAPER), ingestion.file(text_pdf([*LASKU, "2"]), "b.pdf")
     ingestion.model.add_steps(Failure(503), Failure(503), Failure(503))
 
@@ -322,7 +322,7 @@ def test_warning_names_amounts_in_unusable_font(ingestion: Ingestion):
     assert "without usable characters: line_items, total_gross, total_net." in ingestion.job(id_)["skip_reason"]
 
 
-def test_text_file_named_pdf_is_not_a_pdf(ingestion: Ingestion):
+def test_text_file_named_pdf_is_skipped_with_reason(ingestion: Ingestion):
     id_ = ingestion.file(b"Invoice 17", "invoice.pdf")
 
     assert ingestion.ingest() == DONE
@@ -444,7 +444,7 @@ def test_page_rejected_by_ocr_is_cached_and_reported(ingestion: Ingestion):
     assert rows(ingestion.admin, "page_reading_cache")[0]["answer"] is None
 
 
-def test_ocr_without_permission_is_dead_lettered(ingestion: Ingestion):
+def test_missing_ocr_permission_dead_letters_the_document(ingestion: Ingestion):
     id_ = ingestion.file(scanned_pdf())
     ingestion.textract.add_steps(refusal("AccessDeniedException"))
 

@@ -1,4 +1,4 @@
-"""When the LLM budget is used up, only rules extract data, and the document stores the reason."""
+"""When the LLM budget is used up, only rules extract data, and the ingestion job stores the reason."""
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows

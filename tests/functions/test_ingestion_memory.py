@@ -1,4 +1,4 @@
-"""Long documents are ingested within the memory limit and leave no temporary file."""
+"""Long documents are ingested within the memory limit and leave no temporary files."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def one_document() -> bytes:
-    """Return an invoice with very many line items."""
+    """Return an invoice with 40 line items on each page."""
     head = ["Nordwind GmbH", "RECHNUNG", "Rechnungsnummer: R-2026-1", "Rechnungsdatum: 14.03.2026"]
     table = ["Pos.     Artikel     Bezeichnung     Menge     Preis     Betrag"]
     rows = [f"{row:4}     A-{row:05}     Schraube M8 x {row % 90}     10     1,50     15,00" for row in range(40)]

@@ -44,7 +44,7 @@ class Mailbox:
         self.admin.execute("INSERT INTO tenant_address (tenant_id, address) VALUES (%s, %s)", [tenant_id, address])
 
     def receive(self, content: bytes, key: str | None = None) -> None:
-        """Store an email and process all of its messages."""
+        """Store an email and process all resulting SQS messages."""
         self._number += 1
         assert self.pipeline.upload(key or f"inbox/{self._number}", content, f"{self._number:02}") == ALL_ACKNOWLEDGED
         self.work()
@@ -125,7 +125,7 @@ def test_mail_becomes_one_source_with_documents(mailbox: Mailbox, admin: Connect
     assert {row["type"] for row in rows(admin, "document")} >= {"invoice"}
 
 
-def test_mail_has_a_global_job_and_tenant_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_has_an_unassigned_job_and_tenant_jobs(mailbox: Mailbox, admin: Connection, acme: UUID):
     zenith = mailbox.tenant("zenith", "in@zenith.example")
     message = mail(("a.pdf", PDF), to="rechnung@acme.example, someone@else.example, IN@Zenith.example")
 
@@ -221,7 +221,7 @@ def test_repeated_message_id_with_other_files_fails(mailbox: Mailbox, admin: Con
     ]
 
 
-def test_mail_with_repeated_id_is_accepted_on_retry(
+def test_mail_with_repeated_id_is_acquired_on_retry(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -236,7 +236,7 @@ def test_mail_with_repeated_id_is_accepted_on_retry(
     assert (rows(admin, "source"), rows(admin, "document")) == before
 
 
-def test_only_retry_after_conflict_accepts_repeated_id(
+def test_only_retry_after_conflict_acquires_repeated_id(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -280,7 +280,7 @@ def test_duplicate_mail_restores_no_removed_document(
     assert reason == f"{REFUSALS[Refusal.DUPLICATE]} {REMOVED}"
 
 
-def test_same_message_id_from_another_sender_is_accepted(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_same_message_id_from_another_sender_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     forged = mail(("b.xml", XML), sender="Somebody Else <billing@elsewhere.example>")
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
     mailbox.receive(received_mail(forged))
@@ -288,7 +288,7 @@ def test_same_message_id_from_another_sender_is_accepted(mailbox: Mailbox, admin
     assert files_of(admin, acme) == ["a.pdf", "b.xml"]
 
 
-def test_longest_message_id_and_sender_are_stored(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_with_long_id_and_sender_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     unlike = Random(1)  # PostgreSQL would compress repeated bytes
     words = ["".join(unlike.choices("abcdefghijklmnopqrstuvwxyz0123456789äöü", k=60)) for _ in range(16)]
     mailbox.receive(
@@ -334,7 +334,7 @@ def test_same_file_in_another_mail_is_a_duplicate(mailbox: Mailbox, admin: Conne
         (received_mail(mail(("a.pdf", PDF)), virus="FAIL"), "virus", "found a virus"),
     ],
 )
-def test_mail_without_a_document_has_a_reason(
+def test_rejected_mail_has_a_reason_and_no_document(
     mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, refusal: str, expected: str
 ):
     mailbox.receive(content)
@@ -383,7 +383,7 @@ def test_archive_and_nested_mail_are_unpacked(mailbox: Mailbox, admin: Connectio
 
 
 @pytest.mark.parametrize("name", ["upload.zip", "mail.eml"])
-def test_upload_with_attachments_is_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
+def test_uploaded_archive_or_mail_is_unpacked(mailbox: Mailbox, admin: Connection, acme: UUID, name: str):
     content = (
         zip_of(("a.pdf", PDF), ("b.xml", XML))
         if name == "upload.zip"
@@ -414,7 +414,7 @@ def test_office_document_is_not_unpacked(mailbox: Mailbox, admin: Connection, ac
         (zip_of(("bomb.pdf", bytes(2_000_000))), None, "compression ratio exceeds 200"),
     ],
 )
-def test_archive_without_a_document_has_a_reason(
+def test_rejected_archive_has_an_error_or_skip_reason(
     mailbox: Mailbox, admin: Connection, acme: UUID, content: bytes, status: str | None, expected: str
 ):
     mailbox.receive(content, "uploads/acme/1/a.zip")
@@ -432,7 +432,7 @@ def test_ses_setup_notification_is_ignored(mailbox: Mailbox, admin: Connection):
     assert "Amazon SES" in job["skip_reason"]
 
 
-def test_reprocessed_mail_is_not_a_duplicate(
+def test_reprocessed_mail_changes_no_documents_or_reasons(
     mailbox: Mailbox, admin: Connection, acme: UUID, maintenance_database: Database
 ):
     mailbox.receive(received_mail(mail(("a.pdf", PDF))))
@@ -485,7 +485,7 @@ def test_repeated_mail_event_creates_no_new_jobs(mailbox: Mailbox, admin: Connec
     assert rows(admin, "document")[0]["duplicate_uploads"] == 0
 
 
-def test_mail_event_from_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
+def test_mail_stored_by_ses_is_acquired(mailbox: Mailbox, admin: Connection, acme: UUID):
     event = json.loads((EVENTS / "acquisition_mail.json").read_text())
     ((entity, thing),) = (
         (s3_record["s3"]["bucket"]["name"], s3_record["s3"]["object"])

@@ -34,7 +34,7 @@ MAX_PROCESSES = 20
 
 
 class ProcessEnded(BaseException):
-    """Raised to simulate that the process was killed."""
+    """Raised to simulate a killed process."""
 
 
 @dataclass
@@ -142,7 +142,7 @@ class CrashHarness:
             database.close()
 
     def run_until_idle(self, body: str, end_at: int | None) -> list[str]:
-        """Deliver a message until nothing is due. The first process ends after its call `end_at`.
+        """Deliver a message until nothing is due. The first process ends after call number `end_at`.
 
         Returns the first process's calls, or all calls of the run if it did not end.
         """
@@ -278,7 +278,7 @@ SCENARIOS: list[Callable[[MailScenario], str]] = [
     repeated_file,
 ]
 STEP = 1 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 5
-"""A process ends after every fifth call of a scenario. With `make soak`, it ends after each call."""
+"""Number of calls between two tested crash points. `make soak` tests a crash after every call."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

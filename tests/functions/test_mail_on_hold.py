@@ -53,7 +53,7 @@ def deliver(mailbox: Mailbox, admin: Connection, tenant_id: UUID) -> None:
     mailbox.pipeline.acquire(message.model_dump_json())
 
 
-def test_forged_mail_is_held_without_documents_or_alarms(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
+def test_forged_mail_is_held_without_a_dead_letter(mailbox: Mailbox, admin: Connection, acme: UUID) -> None:
     mailbox.receive(FORGED)
 
     source, job = source_of(admin), job_of(admin, acme)
@@ -174,7 +174,7 @@ def test_forged_authentication_header_does_not_release_mail(mailbox: Mailbox, ad
 
 
 @pytest.mark.parametrize("key", ["inbox/mail", "uploads/acme/mail.eml"])
-def test_mail_without_authentication_results_is_accepted(
+def test_mail_without_authentication_results_is_acquired(
     mailbox: Mailbox, admin: Connection, acme: UUID, key: str
 ) -> None:
     content = FORGED if key.startswith("uploads/") else mail(("a.pdf", PDF)).as_bytes()

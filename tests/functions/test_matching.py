@@ -123,7 +123,7 @@ def test_superseded_attempt_stops_calling_the_model(harness: TenantHarness, mode
 
     def make(database: Database) -> Llm:
         llm: Llm = language_model(database)
-        llm._wait = Time(on_wait=superseded.set).wait  # superseded while waiting to repeat the call
+        llm._wait = Time(on_wait=superseded.set).wait  # superseded while waiting to retry the call
         return llm
 
     model_server.add_steps(Failure(503), Answer(json.dumps({"matches": [CHOICE]})))

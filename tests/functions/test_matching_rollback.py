@@ -55,7 +55,7 @@ class Pending(TenantHarness):
         return [(row["status"], row["attempts"]) for row in life_cycles]
 
     def transactions(self, positions: Sequence[int]) -> int:
-        """Return in how many transactions the documents at these positions were last changed."""
+        """Return the number of transactions that last changed the documents at these positions."""
         ids = [self.ids[position] for position in positions]
         return len(self.admin.execute("SELECT DISTINCT xmin::text FROM document WHERE id = ANY(%s)", [ids]).fetchall())
 

@@ -1,4 +1,4 @@
-"""Each shard's offers are computed once, despite duplicates, failures and invalid profiles."""
+"""Offers are stored once per user, despite duplicate messages, crashes, retries and invalid profiles."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def all_rows(admin: Connection) -> list[Any]:
     ]
 
 
-def test_users_get_their_five_best_candidates(offers_harness: OffersHarness, admin: Connection):
+def test_users_get_five_offers_in_order_of_rank(offers_harness: OffersHarness, admin: Connection):
     assert offers_harness.deliver(*offers_harness.pin()) == []
 
     assert set(offers_harness.statuses().values()) == {"completed"}
@@ -122,7 +122,7 @@ def test_shard_of_quarantined_users_is_dead_lettered(offers_harness: OffersHarne
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_only_repaired_user_leaves_quarantine(offers_harness: OffersHarness, admin: Connection):
+def test_only_user_with_valid_profile_leaves_quarantine(offers_harness: OffersHarness, admin: Connection):
     offers_harness.invalidate_profiles(2, 3)
     offers_harness.deliver(*offers_harness.pin(shards=1))
     admin.execute("UPDATE profile SET traits = '{1}' WHERE user_id = %s", [user(3)])
@@ -169,7 +169,7 @@ def test_late_user_is_not_offered_blocked_users(offers_harness: OffersHarness, a
     }
 
 
-def test_unknown_time_zone_is_dead_lettered(offers_harness: OffersHarness, admin: Connection):
+def test_shard_with_unknown_time_zone_is_dead_lettered(offers_harness: OffersHarness, admin: Connection):
     offers_harness.deliver(*offers_harness.pin(shards=1, zone="Europe/Atlantis"))
 
     assert set(offers_harness.statuses().values()) == {"failed"}
@@ -244,7 +244,7 @@ STEPS = ("load_shard", "pool_people", "pin_excluded", "write", "enqueue", "commi
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_crash_at_any_step_serves_each_user_once(
+def test_each_user_is_served_once_after_any_crash(
     step: str,
     is_done: bool,
     offers_harness: OffersHarness,

@@ -48,7 +48,7 @@ def serve_before_write(offers_harness: OffersHarness, other_message: Message, mo
     monkeypatch.setattr(store, "reserve_exposure", serve_other_and_reserve)
 
 
-def test_late_user_gets_candidates_below_their_cap(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
+def test_late_users_get_only_candidates_below_cap(offers_harness: OffersHarness, admin: Connection, tenant: UUID):
     offers_harness.deliver(*offers_harness.pin(1, 2, 3, 4, shards=1, rules=Jsonb(RULES)))
     assert max_exposure(admin) == 2
 

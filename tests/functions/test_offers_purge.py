@@ -60,7 +60,7 @@ def test_old_offers_are_deleted_with_their_pools(maintenance_database: Database,
     assert len(rows(admin, "profile")) == 4
 
 
-def test_old_offers_are_deleted_in_steps(maintenance_database: Database, admin: Connection, people: list[UUID]):
+def test_old_offers_are_deleted_in_batches(maintenance_database: Database, admin: Connection, people: list[UUID]):
     insert_served_offers(admin, people, OLD)
 
     assert numbers(purge(maintenance_database, lambda: NOW, batch_size=3))[0] == 3
@@ -92,7 +92,7 @@ def test_profiles_are_deleted_after_a_week(maintenance_database: Database, admin
     assert row_counts(admin)["offers"] == 24
 
 
-def test_watchdog_cannot_read_profiles(maintenance_database: Database, admin: Connection, people: list[UUID]):
+def test_watchdog_cannot_read_profiles_or_offers(maintenance_database: Database, admin: Connection, people: list[UUID]):
     insert_served_offers(admin, people, OLD)
     for table_name in (
         "profiles FROM offer_shard",

@@ -70,7 +70,7 @@ def metric_lines(output: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, output.splitlines()) if "_aws" in line]
 
 
-def test_run_pins_and_sends_all_due_pools(harness: SchedulerHarness, sqs: FakeSqs):
+def test_run_pins_all_due_pools_and_sends_messages(harness: SchedulerHarness, sqs: FakeSqs):
     harness.add_users("Europe/Berlin", number=5)
     harness.add_users("Pacific/Kiritimati")
     harness.add_users("America/New_York", "umbrella")
@@ -124,7 +124,7 @@ def test_missed_dates_are_caught_up_within_a_day(harness: SchedulerHarness):
     assert harness.pools() == {("Europe/Berlin", "2026-01-05"), ("Europe/Berlin", "2026-01-09")}
 
 
-def test_unknown_zone_is_queued_at_nine_utc(harness: SchedulerHarness):
+def test_pool_in_unknown_zone_is_pinned_by_utc(harness: SchedulerHarness):
     harness.add_users("Mars/Olympus")
     harness.run_due()
     assert harness.pools() == {("Mars/Olympus", "2026-01-05")}
@@ -252,7 +252,7 @@ def test_default_date_is_the_last_due_date(zone: str, date: str, harness: Schedu
     assert harness.pools() == {(zone, date)}
 
 
-def test_requested_offers_reach_the_audit_trail(harness: SchedulerHarness):
+def test_requested_offers_are_recorded_in_audit_trail(harness: SchedulerHarness):
     for tenant in ("acme", "umbrella"):
         harness.add_users("Europe/Berlin", tenant)
     harness.run_due()
@@ -276,7 +276,7 @@ def test_failed_audit_entry_queues_no_offers(harness: SchedulerHarness, monkeypa
     harness.add_users("Europe/Berlin")
 
     def refuse(*_: Any) -> int:
-        raise ConflictError("The trail is locked")
+        raise ConflictError("The audit trail is locked")
 
     monkeypatch.setattr(audit, "record", refuse)
     with pytest.raises(UnfinishedError):

@@ -21,7 +21,7 @@ from tools.demo.webhook_receiver import is_signature_valid
 __all__ = ["output", "server"]
 
 
-def test_only_failing_destination_is_paused(output: OutputHarness, server: Server):
+def test_breaker_opens_only_for_failing_destination(output: OutputHarness, server: Server):
     with Server() as failing_server:
         output.webhook(failing_server.url, "broken")
         output.webhook(server.url, "sound")
@@ -50,7 +50,7 @@ def test_only_failing_destination_is_paused(output: OutputHarness, server: Serve
     ]
 
 
-def test_parked_deliveries_resume_with_their_destination(output: OutputHarness, server: Server):
+def test_parked_deliveries_succeed_after_destination_recovers(output: OutputHarness, server: Server):
     output.webhook(server.url)
     server.add_steps(*[Raw(503)] * FAILURES, *[Raw(200)] * 5)
     for _ in range(FAILURES):
@@ -146,7 +146,7 @@ def test_second_rotation_invalidates_the_first_secret(output: OutputHarness):
 # Configuration and time
 
 
-def test_missing_internet_access_names_the_remedy(output: OutputHarness, server: Server):
+def test_error_for_missing_internet_access_names_remedy(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     output.dependencies = OutputDependencies(output.dependencies.breakers, None, None)
@@ -155,7 +155,7 @@ def test_missing_internet_access_names_the_remedy(output: OutputHarness, server:
     assert "Deploy with -c enableWebhooks=true" in output.job()["error"]
 
 
-def test_missing_secret_sends_no_unsigned_request(output: OutputHarness, server: Server):
+def test_no_unsigned_request_is_sent_without_a_secret(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.admin.execute("DELETE FROM destination_secret")
     output.result()
@@ -215,7 +215,7 @@ def test_results_are_not_delivered_to_other_tenants(
     assert server.requests == []
 
 
-def test_second_failure_waits_half_an_hour(output: OutputHarness, server: Server):
+def test_second_failure_delays_delivery_by_half_an_hour(output: OutputHarness, server: Server):
     output.webhook(server.url)
     output.result()
     server.add_steps(Raw(500), Raw(500))

@@ -28,7 +28,7 @@ Run = Callable[..., int]
 
 @pytest.fixture
 def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> Callable[..., str]:
-    """`make_task(status, ended_at)` stores a task with a large payload and returns the payload key."""
+    """`make_task(status, ...)` stores a task with a large payload and returns the payload key."""
 
     def make(status: str | None, ended_at: datetime | None = None, failed_at: datetime | None = None) -> str:
         echo = TYPES.get("echo")
@@ -126,7 +126,7 @@ def test_removal_of_already_deleted_object_succeeds(
     make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection
 ) -> None:
     make_task("succeeded", LONG_AGO)
-    s3.objects.clear()  # as if a run crashed after deleting it
+    s3.objects.clear()  # as if a run crashed after deleting the object
 
     assert run() == 1
     assert pending_removals(admin) == set()
@@ -144,7 +144,7 @@ def test_run_deletes_limited_number_of_oldest_payloads(
     assert set(s3.objects) == {keys[0]}
 
 
-def test_idle_run_makes_no_s3_request(
+def test_run_without_due_removals_makes_no_s3_request(
     maintenance_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute(

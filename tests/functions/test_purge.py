@@ -1,4 +1,4 @@
-"""Only expired rows are deleted, in limited steps."""
+"""Only expired rows are deleted, in batches of limited size."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -64,7 +64,7 @@ def add_attempt(admin: Connection, at: datetime, tenant: UUID | None) -> None:
     )
 
 
-def test_messages_are_retained_while_queued_or_pending(maintenance_database: Database, admin: Connection) -> None:
+def test_recent_and_unsent_messages_are_retained(maintenance_database: Database, admin: Connection) -> None:
     for at in (NOW - OUTBOX_RETENTION - A_DAY, NOW - OUTBOX_RETENTION + A_DAY, None):
         add_messages(admin, at)
 
@@ -102,7 +102,7 @@ def test_wrong_watchdog_clock_deletes_no_recent_call(maintenance_database: Datab
     assert purge(maintenance_database, lambda: NOW + 10 * CALL_RETENTION).llm_call == 0
 
 
-def test_long_backlog_is_purged_in_limited_steps(maintenance_database: Database, admin: Connection) -> None:
+def test_long_backlog_is_purged_in_batches(maintenance_database: Database, admin: Connection) -> None:
     long_ago = NOW - 10 * CALL_RETENTION
     add_messages(admin, NOW - OUTBOX_RETENTION - A_DAY, 3)
     add_messages(admin, long_ago, 4)
@@ -164,7 +164,8 @@ def session(
 ) -> UUID:
     """Store a conversation that was last used at `last_used_at`.
 
-    Its only message belongs to the task `job` or to a new task with `status`. If both are None, the task was purged.
+    Its only message belongs to the task `job` or to a new task with `status`. If both are None, its task does not
+    exist, as after a purge.
     """
     id_ = uuid4()
     admin.execute(

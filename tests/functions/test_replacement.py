@@ -36,7 +36,10 @@ class ReplacementHarness:
         self.admin, self.clock, self.tenant_id = admin, clock, tenant_id
 
     def upload(self, name: str, content: bytes, *, process: bool = True) -> UUID | None:
-        """Upload a file and extract its data. Return the document id if the document is new."""
+        """Upload a file, and extract its data if `process` is set.
+
+        Returns the id of the new document, or None if none was created.
+        """
         before = {row["id"] for row in rows(self.admin, "document")}
         self.pipeline.upload(self.key(name), content, name)
         new_ids = [row["id"] for row in rows(self.admin, "document") if row["id"] not in before]

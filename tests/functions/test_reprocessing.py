@@ -1,4 +1,4 @@
-"""Reprocessing replaces a document's contents and matches completely."""
+"""Reprocessing replaces a document's contents and matches, but keeps results that it cannot reproduce."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ def match_documents(database: Database, tenant_id: UUID, clock: Clock, *ids: UUI
 
 
 def set_contents(admin: Connection, id_: UUID, data: dict[str, Any] | None, kind: str) -> None:
-    """Change a document's contents."""
+    """Change a document's contents and type."""
     admin.execute(
         "UPDATE document SET structured_data = %s, type = %s WHERE id = %s",
         [None if data is None else Jsonb(data), kind, id_],
@@ -79,7 +79,7 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
 def matched_cluster(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
-    """Ids of a matched order and invoice. The invoice was extracted by the model, because rules could not."""
+    """Ids of a matched order and invoice. Only the model can extract the whole invoice."""
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
     ingestion.model.add_steps(extraction_response())
@@ -204,7 +204,7 @@ def test_confirmed_match_survives_reprocessing(harness: Office):
     assert (keys(harness.admin, invoice_id), set(clusters(harness.admin).values())) == (0, {str(order_id)})
 
 
-def test_reclassified_document_is_matched_as_its_type(harness: Office):
+def test_reclassified_document_is_matched_as_its_new_type(harness: Office):
     order_id, invoice_id = harness.file(order()), harness.file(invoice("R-81", po_reference="4711"))
     paid = harness.file(credit(invoice_reference="X-990"))
     harness.match(order_id, invoice_id, paid)

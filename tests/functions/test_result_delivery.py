@@ -53,7 +53,7 @@ KINDS = (("purchase_order", ORDER), ("delivery_note", DELIVERY), ("invoice", INV
 
 
 class Clusters(OutputHarness):
-    """A tenant whose clusters change, and the receiver of their results."""
+    """Output harness that changes a tenant's clusters and runs diagnostics."""
 
     def documents(self) -> list[UUID]:
         """Store an order, its delivery note and its invoice in one cluster. Return their ids."""
@@ -86,7 +86,7 @@ class Clusters(OutputHarness):
             diagnostics.enqueue_diagnostics(connection, self.tenant_id, previous_clusters | {cluster}, self.clock())
 
     def settle(self) -> None:
-        """Process all due work items."""
+        """Process all pending diagnostics, then all due deliveries."""
         self.clock.advance(seconds=6)
         rows = self.admin.execute(
             "SELECT id, revision, send_number FROM cluster_diagnostics WHERE status = 'pending' ORDER BY id"

@@ -251,7 +251,9 @@ def test_webhook_allowlist_does_not_apply_to_tasks(database: Database, monkeypat
         ({}, 2),
     ],
 )
-def test_retry_after_delays_next_attempt(tasks: TaskHarness, status: int, header: dict[str, str], seconds: int) -> None:
+def test_retry_after_delays_next_attempt_within_limits(
+    tasks: TaskHarness, status: int, header: dict[str, str], seconds: int
+) -> None:
     tasks.services = Services(egress=Egress(("127.0.0.0/8",)))
     with Server(Raw(status, b"busy", header)) as server:
         tasks.submit({"url": server.url}, "http_request", settings=OPEN)
@@ -265,7 +267,7 @@ def test_retry_after_delays_next_attempt(tasks: TaskHarness, status: int, header
     assert scheduled_at == task["next_attempt_at"]
 
 
-def test_effects_and_result_commit_in_one_transaction(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
+def test_failed_effects_and_result_are_rolled_back(tasks: TaskHarness, register_type: Callable[..., None]) -> None:
     def effects(connection: Connection) -> Effects:
         connection.execute("UPDATE task SET canceled_at = now()")
         raise ServiceUnavailableError("Unavailable.")

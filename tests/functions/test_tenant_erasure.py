@@ -77,7 +77,7 @@ class ErasureHarness:
         assert self.run()["tenant_erasure"] == 1
 
     def remaining_rows(self, tenant: Tenant) -> dict[str, int]:
-        """Return the number of the tenant's rows in every table with a tenant."""
+        """Return the number of the tenant's rows in every table with a `tenant_id` column."""
         tables = self.admin.execute(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
@@ -202,7 +202,7 @@ def test_erasure_is_recorded_in_unassigned_audit_trail(harness: ErasureHarness) 
     assert min(erasure.rows, erasure.objects) > 0
 
 
-def test_other_tenants_audit_trail_remains(harness: ErasureHarness) -> None:
+def test_other_tenants_audit_trail_stays_append_only(harness: ErasureHarness) -> None:
     harness.request()
     for table in ("audit_entry", "audit_head"):
         with pytest.raises(Exception, match="append-only"):
@@ -247,7 +247,7 @@ def test_many_purged_dead_letters_are_erased_in_steps(harness: ErasureHarness) -
     assert sum(harness.remaining_rows(harness.tenant).values()) == 0
 
 
-def test_locked_rows_wait_for_the_next_run(harness: ErasureHarness, admin_database_url: str) -> None:
+def test_locked_rows_are_erased_by_the_next_run(harness: ErasureHarness, admin_database_url: str) -> None:
     harness.admin.execute(PURGE_DEAD_LETTERS)
     harness.request()
     with psycopg.connect(admin_database_url) as other:
@@ -339,7 +339,7 @@ def fill_outbox(harness: ErasureHarness) -> None:
     harness.tenant.insert(harness.admin, "outbox")
 
 
-def test_scan_of_large_table_times_out_and_finishes(harness: ErasureHarness) -> None:
+def test_scan_of_large_table_finishes_despite_timeouts(harness: ErasureHarness) -> None:
     fill_outbox(harness)
     bound_visits(harness.admin, "outbox", rows_visited=1_000)
     harness.request()
@@ -483,7 +483,7 @@ def test_slug_hash_is_deleted_after_its_retention(harness: ErasureHarness) -> No
     assert rows(harness.admin, "tenant_erasure") == []
 
 
-def test_erasure_requires_a_bucket(maintenance_database: Database) -> None:
+def test_no_erasure_runs_without_a_bucket(maintenance_database: Database) -> None:
     assert erase(maintenance_database, None, lambda: datetime.now(UTC), lambda: 60.0) == {}
 
 

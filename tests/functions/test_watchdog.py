@@ -151,7 +151,7 @@ def test_resends_to_busy_queue_are_limited_per_run(
     assert [watchdog.run().resent["matching"] for _ in range(4)] == [100, 100, 50, 0]
 
     first = [Message.model_validate_json(entry["MessageBody"]).work_id for entry in sqs.sent[QUEUE_URL][:100]]
-    assert lost_id in first  # the message lost for the longest time is sent first
+    assert lost_id in first  # the message that was lost first is resent in the first run
 
 
 def test_message_without_outbox_row_is_resent(
@@ -234,7 +234,7 @@ def test_messages_without_time_left_are_sent_next_run(
     assert watchdog.run(lambda: 60).sent == 5
 
 
-def test_lost_message_of_running_work_item_is_resent(
+def test_lost_message_is_resent_after_lease_expiry(
     watchdog: Watchdog,
     admin: Connection,
     sqs: FakeSqs,

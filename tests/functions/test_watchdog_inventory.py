@@ -110,7 +110,10 @@ def process() -> Callable[[], Sequence[Inventories]]:
 
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, process: Callable[[], Sequence[Inventories]]) -> Run:
-    """`run()` runs the watchdog once. Each check of the remaining time costs one second."""
+    """`run()` runs the upload step once and returns the number of enqueued objects.
+
+    Each check of the remaining time costs one second.
+    """
     process_ = process()
 
     def run(*, seconds: float = 10_000, inventories: Sequence[Inventories] = process_) -> int:

@@ -107,7 +107,9 @@ def test_users_are_late_after_an_hour(
     assert offers_watch.run(unlimited_time)["offers_late_users"] == 0
 
 
-def test_late_user_is_late_one_hour_after_joining(offers_watch: OfferMetrics, admin: Connection, tenant: UUID) -> None:
+def test_deadline_of_late_user_is_relative_to_joining(
+    offers_watch: OfferMetrics, admin: Connection, tenant: UUID
+) -> None:
     shard_id = shard(admin, tenant, 1, offered_at=NOW - HOUR * 5, name="late/noon/0")
     admin.execute("UPDATE offer_shard SET created_at = %s WHERE id = %s", [NOW - HOUR, shard_id])
 
@@ -176,7 +178,9 @@ def test_recent_shards_are_checked_hourly(
     assert offers_watch.run(unlimited_time)["offers_twice"] == 0
 
 
-def test_slow_duplicate_check_fails_only_one_run(offers_watch: OfferMetrics, clock: Clock, admin: Connection) -> None:
+def test_slow_duplicate_check_fails_one_run_per_hour(
+    offers_watch: OfferMetrics, clock: Clock, admin: Connection
+) -> None:
     admin.execute("""
         CREATE OR REPLACE FUNCTION count_duplicate_offers(since timestamptz) RETURNS bigint LANGUAGE sql
         AS 'SELECT 0::bigint FROM pg_sleep(60)'
@@ -243,7 +247,9 @@ def test_incomplete_percentage_is_that_of_worst_zone(
         assert pool_list.incomplete_percent(connection, NOW) == 100
 
 
-def test_offer_duration_is_weighted_by_users(maintenance_database: Database, admin: Connection, tenant: UUID) -> None:
+def test_offer_duration_percentile_is_weighted_by_users(
+    maintenance_database: Database, admin: Connection, tenant: UUID
+) -> None:
     for number, (users, seconds) in enumerate([(94, 10), (2, 40), (4, 90)]):
         shard_id = shard(admin, tenant, users, name=str(number))
         admin.execute(

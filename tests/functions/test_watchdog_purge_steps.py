@@ -54,7 +54,10 @@ def handler(monkeypatch: pytest.MonkeyPatch, maintenance_database_url: str) -> I
 
 @pytest.fixture
 def everything_due(database: Database, admin: Connection, tenant: UUID) -> str:
-    """Store an expired message, LLM call, dead letter and payload. Return the payload's key."""
+    """Store an expired message, LLM call and dead letter, and a due payload deletion.
+
+    Returns the payload's key.
+    """
     add_messages(admin, LONG_AGO)
     add_llm_calls(admin, LONG_AGO)
     dead_letter_factory(database, tenant)()
@@ -139,7 +142,7 @@ def test_nested_steps_are_reported_together() -> None:
     assert run_all({"a": lambda: 1, "b": lambda: {"c": 2, "d": 3}}) == {"a": 1, "c": 2, "d": 3}
 
 
-def test_unavailable_database_stops_further_queries() -> None:
+def test_second_consecutive_outage_stops_further_steps() -> None:
     fail_unavailable = raising(DatabaseUnavailableError("PostgreSQL is not available"))
     executed: list[str] = []
 

@@ -177,7 +177,7 @@ def test_unresponsive_queues_block_only_sending(
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configure an unresponsive language model, on which matching depends."""
+    """Configure an unreachable language model, on which matching depends."""
     values = {
         "LLM_PROVIDER": "openai",
         "LLM_MODEL": "m",

@@ -49,7 +49,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Clock one hour ahead of S3's clock, which dates objects."""
+    """Clock 61 minutes ahead of S3's clock, which dates objects."""
     clock = Clock()
     clock.now = datetime.now(UTC) + HOUR + timedelta(minutes=1)
     return clock
@@ -63,7 +63,7 @@ def put_object(s3: Any) -> Put:
 
 @pytest.fixture
 def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
-    """`run()` runs the watchdog once and returns the number of created jobs."""
+    """`run()` runs the upload step once and returns the number of created jobs."""
 
     def run(*, is_queue_empty: bool = True) -> int:
         return reconcile_uploads(
@@ -171,7 +171,7 @@ def test_every_version_of_a_key_is_an_upload(run: Run, put_object: Put, admin: C
 
 
 @pytest.mark.parametrize("page", [1, 1000])
-def test_deleted_objects_stay_deleted(
+def test_deleted_objects_are_not_enqueued(
     run: Run, put_object: Put, s3: Any, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_uploads, "VERSIONS_PER_CALL", page)
@@ -294,7 +294,7 @@ def test_lost_event_on_busy_queue_counts_after_retention(
     assert read_metrics("UploadsWithoutEvent") == [0, 0, 1]
 
 
-def test_lost_mail_of_several_tenants_counts_once(
+def test_lost_mail_with_tenant_jobs_counts_once(
     run: Run, put_object: Put, clock: Clock, read_metrics: Measured, admin: Connection, database: Database, tenant: UUID
 ) -> None:
     put_object("inbox/8hks")
@@ -309,7 +309,7 @@ def test_lost_mail_of_several_tenants_counts_once(
     assert read_metrics("UploadsWithoutEvent") == [0, 1]
 
 
-def test_objects_before_versioning_are_not_enqueued(run: Run, put_object: Put, s3: Any) -> None:
+def test_objects_without_a_version_are_not_enqueued(run: Run, put_object: Put, s3: Any) -> None:
     s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
     s3.put_object(Bucket=BUCKET, Key="uploads/acme/a.xml", Body=b"<x/>")
 

@@ -62,13 +62,13 @@ def test_single_process_can_be_ended(start: Start, tmp_path: Path):
     assert emulator.poll() is None
 
 
-def test_reused_process_id_is_rejected(start: Start, tmp_path: Path):
+def test_reused_process_id_is_not_the_emulator(start: Start, tmp_path: Path):
     other = start(tmp_path / "elsewhere")
     emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(CloudPaths(tmp_path))
 
 
-def test_process_with_different_start_time_is_rejected(start: Start, tmp_path: Path):
+def test_process_started_later_is_not_the_emulator(start: Start, tmp_path: Path):
     worker = start(tmp_path)
     emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
     assert not emulator.runs_in(CloudPaths(tmp_path))

@@ -54,7 +54,7 @@ def _event(environ: dict[str, Any], groups: str, subject: str | None) -> dict[st
 
 
 def _body(content: bytes, declared: str) -> dict[str, Any]:
-    """Return the event's body: declared text unchanged, any other body in base64."""
+    """Return the event's body fields: declared UTF-8 text unchanged, any other content in base64."""
     if not content:
         return {"body": None, "isBase64Encoded": False}
     try:

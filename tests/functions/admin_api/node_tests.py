@@ -16,7 +16,8 @@ SERVED_AT = "https://api.example.com/console/assets/app.js"
 def run_tests(tests: str, folder: Path, **modules: str) -> int:
     """Run a test file, assert that all tests pass, and return their number.
 
-    `modules` maps names of environment variables to console modules. The tests import the modules from these variables.
+    `modules` maps names of environment variables to console modules. The variables contain the modules'
+    URLs, from which the tests import them.
     """
     module_urls = {variable: (folder / f"{Path(module).name}.mjs").as_uri() for variable, module in modules.items()}
     environment = {**os.environ, "PATH": search_path(), **module_urls}

@@ -505,7 +505,7 @@ BILLED = (
 
 
 def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable rate limits, configure a queue, and return the same PDF file for every document."""
+    """Disable rate limits, configure a queue and a fake Lambda, and give every document the same PDF file."""
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17"))
     original_client = aws.client
     monkeypatch.setattr(

@@ -104,7 +104,7 @@ def test_clock_set_back_does_not_add_tokens(database: Database, tenant: UUID) ->
 
 
 def is_admitted(database: Database, tenant: UUID, limiter: RateLimiter, clock_error: timedelta) -> bool:
-    """Return True if a process with a wrong clock admits a change."""
+    """Return True if a process whose clock is off by `clock_error` admits a change."""
     caller = Caller(ANN, Role.OPERATOR, frozenset({"acme"}))
     request = Request(caller, database, datetime.now(UTC) + clock_error, limiter, lambda: 0)
     try:
@@ -162,7 +162,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def bulk_bodies(harness: TenantHarness) -> dict[str, tuple[str, Any]]:
-    """Return the path and body of each request that changes a bulk operation."""
+    """Return the path and body of each request that starts or changes a bulk operation."""
     operation = bulk_operation(harness)
     path = "/api/admin/dlq"
     return {
@@ -397,7 +397,7 @@ def test_long_read_costs_tokens_for_its_duration(readers: Readers, admin: Connec
     assert tokens(admin) == [40, 60]
 
 
-def test_failed_read_costs_tokens_for_its_duration(readers: Readers, admin: Connection) -> None:
+def test_failed_read_costs_a_token(readers: Readers, admin: Connection) -> None:
     with (
         pytest.raises(ZeroDivisionError),
         readers.reads.admit(Caller(ANN, Role.VIEWER, frozenset({"acme"})), readers.database, READ_LIMIT),

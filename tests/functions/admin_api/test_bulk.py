@@ -55,7 +55,7 @@ def patch(
 
 
 def run_steps(database: Database, operation: dict[str, Any], acme: UUID, admin: Connection) -> None:
-    """Run the worker's steps, once per minute."""
+    """Run the worker's pending steps, once in each of eight minutes."""
     ((now,),) = admin.execute("SELECT now()").fetchall()
     for minute in range(1, 9):
         later = now + timedelta(minutes=minute)

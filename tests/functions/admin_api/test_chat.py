@@ -103,7 +103,7 @@ def test_zero_budget_rejects_messages(call_api: CallApi, monkeypatch: pytest.Mon
     assert send_message(call_api, "Hello").status == 429
 
 
-def test_long_conversation_is_paged(call_api: CallApi) -> None:
+def test_messages_and_conversations_are_paged(call_api: CallApi) -> None:
     session = send_message(call_api, "0").body["job_id"]
     for number in range(1, 5):
         send_message(call_api, str(number), session)
@@ -150,7 +150,7 @@ def test_page_of_long_messages_fits_a_lambda_response(
     while after is not None:
         page = get(call_api, f"/{session}", query={"after": str(after)})
         assert len(page.text.encode()) < MAX_TRANSCRIPT_BYTES + 1000
-        # Lambda encodes the body as JSON again, and some runtimes escape every character.
+        # Lambda encodes the body as JSON again, and some runtimes escape every non-ASCII character.
         assert len(json.dumps({"body": page.text})) < 6 * 1024 * 1024
         numbers += [item["number"] for item in page.body["messages"]]
         after = page.body["next_cursor"]
@@ -250,7 +250,7 @@ def test_deleted_conversation_cancels_its_pending_task(call_api: CallApi, acme: 
         ({"groups": "[viewer tenant:acme]"}, 403),
     ],
 )
-def test_conversation_is_deleted_only_by_its_user(
+def test_deletion_requires_own_conversation_and_operator_role(
     caller: dict[str, str], status: int, call_api: CallApi, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("other")

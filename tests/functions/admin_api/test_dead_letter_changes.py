@@ -120,7 +120,7 @@ def test_ignore_accepts_reason_in_query(body: object, change: Change, job_id: UU
         ("", None, "A note is required: give a reason."),
     ],
 )
-def test_ignore_requires_exactly_one_reason(
+def test_ignore_requires_exactly_one_valid_reason(
     body: object, reason: str | None, message: str, change: Change, admin: Connection
 ) -> None:
     response = change("ignore", body, query={} if reason is None else {"reason": reason})
@@ -131,7 +131,7 @@ def test_ignore_requires_exactly_one_reason(
 
 @pytest.mark.parametrize("action", [*BODIES, "payload"])
 @pytest.mark.parametrize("if_match", ['"2"', 'W/"1"', "1", '"one"', f'"{10**30}"'])
-def test_stale_or_invalid_version_is_rejected(if_match: str, action: str, change: Change, admin: Connection) -> None:
+def test_wrong_or_invalid_version_is_rejected(if_match: str, action: str, change: Change, admin: Connection) -> None:
     response = edit(change, if_match=if_match) if action == "payload" else change(action, if_match=if_match)
     assert response.status == 412
     assert response.headers["Content-Type"] == "application/problem+json"

@@ -101,7 +101,7 @@ def test_unassigned_are_searched_counted_and_grouped(
     )
 
 
-def test_unassigned_shows_timeline_and_body_to_admins(call_api: CallApi, add_unassigned: Callable[..., UUID]) -> None:
+def test_unassigned_body_is_hidden_below_admin(call_api: CallApi, add_unassigned: Callable[..., UUID]) -> None:
     unassigned = add_unassigned()
 
     assert get(call_api, f"/{unassigned}", groups=ADMIN).body["payload"]["body"] == BODY
@@ -323,7 +323,7 @@ def test_unassigned_upload_shows_its_attempts(call_api: CallApi, failed_upload: 
 
 @pytest.mark.parametrize("kind", ["unparsable message", "failed upload"])
 @pytest.mark.parametrize(("method", "path"), JOB_ROUTES)
-def test_every_route_supports_unassigned_dead_letters(
+def test_every_route_handles_unassigned_dead_letters(
     method: str,
     path: str,
     kind: str,

@@ -62,7 +62,7 @@ def test_export_is_added_without_a_secret(call_api: CallApi, acme: UUID) -> None
     assert rotate(call_api, "erp").status == 404
 
 
-def test_changes_reach_the_audit_trail(call_api: CallApi, acme: UUID, admin: Connection) -> None:
+def test_changes_are_recorded_in_the_audit_trail(call_api: CallApi, acme: UUID, admin: Connection) -> None:
     webhook(call_api)
     rotate(call_api, "office")
     remove(call_api, "office")
@@ -98,7 +98,7 @@ def test_name_of_removed_destination_is_reusable(call_api: CallApi, acme: UUID, 
         ("nonsense", "must begin with https"),
     ],
 )
-def test_forbidden_address_is_rejected(
+def test_forbidden_or_invalid_address_is_rejected(
     call_api: CallApi, acme: UUID, address: str, reason: str, admin: Connection
 ) -> None:
     response = webhook(call_api, address=address)

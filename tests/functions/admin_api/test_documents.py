@@ -154,7 +154,10 @@ def test_pages_have_no_gaps(
 
 @pytest.fixture
 def failed_file(harness: TenantHarness, admin: Connection) -> Callable[..., str]:
-    """`failed_file(...)` adds a file that failed before it became a document. Returns its job id."""
+    """`failed_file(...)` adds a file that failed before it became a document.
+
+    Returns the id of the file's acquisition job.
+    """
 
     def add(name: str = "Größe geprüft.xml", at: datetime = NOW) -> str:
         row = admin.execute(

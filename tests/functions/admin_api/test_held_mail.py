@@ -93,7 +93,7 @@ def test_admin_changes_the_policy_of_their_tenant(
     assert detail == {"policy": "reject"}
 
 
-def test_stale_policy_change_returns_409(call_api: CallApi, admin: Connection, acme: UUID) -> None:
+def test_outdated_policy_change_returns_409(call_api: CallApi, admin: Connection, acme: UUID) -> None:
     set_policy(call_api, "reject", "hold")
 
     stale = set_policy(call_api, "accept", "hold")

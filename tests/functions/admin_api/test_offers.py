@@ -41,7 +41,7 @@ def finish(admin: Connection) -> End:
     """`finish(shard, status, minutes=...)` ends a shard `minutes` minutes after NINE."""
 
     def change(shard: UUID, status: str = "succeeded", *, minutes: float = 5, **columns: Any) -> None:
-        # A trigger sets ended_at to the current time, which the second statement overwrites.
+        # A trigger sets completed_at to the current time, which the second statement overwrites.
         values = {"error": None, "completed": None, "failed": None, "attempts": 1, **columns}
         assignments = ", ".join(f"{name} = %({name})s" for name in values)
         admin.execute(
@@ -302,7 +302,7 @@ def test_queueing_offers_invokes_the_scheduler(call_api: CallApi, acme: UUID, la
     assert lambda_.invoked == [("counterfoil-offers_scheduler", event)]
 
 
-def test_admins_queue_offers_of_all_tenants(call_api: CallApi, lambda_: FakeLambda) -> None:
+def test_only_admins_queue_offers_of_all_tenants(call_api: CallApi, lambda_: FakeLambda) -> None:
     assert queue(call_api, "[operator tenant:*]", timezone="UTC").status == 403
     assert lambda_.invoked == []
 

@@ -72,7 +72,7 @@ READ_AS_IDS = {
 
 _known: dict[str, list[str]] = {}
 _answered: set[tuple[str, str, int]] = set()
-"""Operation, task type or `cursor`, and status of each response to a valid request."""
+"""Operation, task type or `cursor`, and status of each response to a valid task or page request."""
 
 
 @pytest.fixture(scope="module")

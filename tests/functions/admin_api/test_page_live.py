@@ -8,7 +8,7 @@ from tests.functions.admin_api.node_tests import PAGES, run_tests
 PACES = ("POLL_FAST_SECONDS", "POLL_LEADER_SECONDS", "POLL_SLOW_SECONDS")
 
 
-def test_active_page_polls_every_second(tmp_path: Path) -> None:
+def test_poll_interval_depends_on_activity_and_failures(tmp_path: Path) -> None:
     assert run_tests("live", tmp_path, API_MODULE="api") == 4
 
 

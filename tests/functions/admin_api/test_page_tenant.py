@@ -5,5 +5,5 @@ from pathlib import Path
 from tests.functions.admin_api.node_tests import run_tests
 
 
-def test_unassigned_is_not_remembered_for_other_views(tmp_path: Path) -> None:
+def test_chosen_tenant_is_remembered_unless_unassigned(tmp_path: Path) -> None:
     assert run_tests("tenant", tmp_path, TENANT_MODULE="tenant") == 11

@@ -28,7 +28,7 @@ def operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **query: st
 
 @pytest.fixture
 def purge(call_api: CallApi) -> Purge:
-    """Preview a purge and confirm it.
+    """`purge(confirm, ...)` previews a purge and confirms it unless `confirm` is None.
 
     `if_match` replaces the preview's ETag, and "" sends no If-Match.
     """
@@ -336,7 +336,7 @@ def test_purge_cannot_be_undone_after_seven_days(
 @pytest.mark.parametrize(
     ("groups", "status"), [("[admin tenant:other]", 404), ("[admin]", 404), (VIEWER, 403), ("[admin tenant:*]", 200)]
 )
-def test_other_tenants_purge_is_not_found(
+def test_undo_requires_admin_role_for_tenant(
     groups: str,
     status: int,
     purge: Purge,

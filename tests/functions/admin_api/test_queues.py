@@ -392,7 +392,7 @@ def test_unknown_queue_returns_404(worker: str, switch: Switch) -> None:
     assert switch(worker=worker).status == 404
 
 
-def test_pause_rejected_by_lambda_stays_unapplied(
+def test_pause_of_updating_mapping_is_applied_on_retry(
     switch: Switch, get_queues: Callable[..., ApiResponse], lambda_: FakeLambda
 ) -> None:
     lambda_.states[OTHER] = "Updating"

@@ -163,12 +163,12 @@ def test_operator_confirms_a_candidate(call_api: CallApi, harness: TenantHarness
     assert decision["by"] == "b1a2c3d4-0000-4000-8000-1234567890ab"
 
 
-def test_decision_without_json_content_type_is_accepted(call_api: CallApi, harness: TenantHarness) -> None:
+def test_decision_without_json_content_type_succeeds(call_api: CallApi, harness: TenantHarness) -> None:
     body = json.dumps({"document": str(harness.ids[0])}).encode()
     assert call_api(body, path=f"{PATH}/{harness.ids[2]}/confirm", groups=PLATFORM_OPERATOR).status == 200
 
 
-def test_conflicting_decision_must_supersede_the_first(call_api: CallApi, harness: TenantHarness) -> None:
+def test_conflicting_decision_must_override_the_first(call_api: CallApi, harness: TenantHarness) -> None:
     path, body = f"{PATH}/{harness.ids[2]}", {"document": str(harness.ids[1])}
     call_api(body, path=f"{path}/confirm", groups=PLATFORM_OPERATOR)
 
@@ -215,7 +215,7 @@ def test_decisions_require_operator_role_for_tenant(call_api: CallApi, harness: 
     assert (harness.links(), harness.reviews()) == (set(), {2: [[0, 1]]})
 
 
-def test_missing_document_is_404_and_unrelated_409(call_api: CallApi, harness: TenantHarness) -> None:
+def test_unknown_document_returns_404_and_unrelated_returns_409(call_api: CallApi, harness: TenantHarness) -> None:
     harness.match(harness.file(order("9", 300, seller={"name": "Far"})))
     path = f"{PATH}/{harness.ids[2]}/confirm"
 
@@ -305,7 +305,7 @@ def test_decision_with_outdated_figures_returns_409(
     assert (response.status, response.body["detail"]) == (409, "The cluster has no such difference.")
 
 
-def test_second_variance_decision_must_supersede_the_first(call_api: CallApi, price_difference: TenantHarness) -> None:
+def test_second_variance_decision_must_override_the_first(call_api: CallApi, price_difference: TenantHarness) -> None:
     decide(call_api, "accept", difference(price_difference))
     response = decide(call_api, "dispute", difference(price_difference))
     assert response.status == 409

@@ -32,7 +32,7 @@ def users(call_api: CallApi, acme: UUID) -> Users:
 
 
 def profile(**overrides: Any) -> dict[str, Any]:
-    """Return a valid profile. None removes a field."""
+    """Return the sample profile with changed fields. None removes a field."""
     return {name: value for name, value in {**PROFILE, **overrides}.items() if value is not None}
 
 
@@ -234,7 +234,7 @@ def test_block_and_unblock_are_idempotent(users: Users, admin: Connection, acme:
     assert admin.execute("SELECT count(*) FROM user_block").fetchone() == (0,)
 
 
-def test_profile_changes_reach_the_audit_trail(users: Users, admin: Connection, acme: UUID) -> None:
+def test_profile_changes_are_recorded_in_audit_trail(users: Users, admin: Connection, acme: UUID) -> None:
     other = uuid4()
     for _ in range(2):
         users("PUT", "profile", PROFILE)
@@ -366,7 +366,7 @@ def test_offers_of_unavailable_candidates_are_withdrawn(users: Users, admin: Con
 
 
 @pytest.mark.parametrize("status", ["pending", "running", "failed"])
-def test_unfinished_offers_have_status_and_error(users: Users, admin: Connection, acme: UUID, status: str) -> None:
+def test_incomplete_offers_have_status_and_error(users: Users, admin: Connection, acme: UUID, status: str) -> None:
     job(admin, acme, USER, date(2026, 3, 1), status=status, error_message="A trait is not a number")
 
     response = users("GET", "offers", query={"date": "2026-03-01"})

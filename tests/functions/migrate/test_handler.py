@@ -46,7 +46,7 @@ def test_deployment_applies_missing_migrations_once(
         path.name for path in MIGRATIONS.glob("[0-9]*.sql") if ".rollback." not in path.name
     )
     assert handle(EVENT, None) == {"applied": []}
-    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # each starts an alarm grace period
+    assert capsys.readouterr().out.count('"Deployments": [1.0]') == 2  # each deployment starts an alarm grace period
     with psycopg.connect(postgres.url(empty_database, "counterfoil_worker")) as connection:
         assert connection.execute("SELECT count(*) FROM document").fetchone() == (0,)
 

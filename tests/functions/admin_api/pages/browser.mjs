@@ -1,4 +1,4 @@
-// Fake browser APIs for the console's session.
+// Fake browser APIs for the console's modules.
 
 export const CONSOLE = "https://api.example.com/console";
 

@@ -47,7 +47,7 @@ test("documents neither overlap nor exceed the drawing", () => {
   });
 });
 
-test("documents are placed next to their matches", () => {
+test("matched documents have the same order in each column", () => {
   const { positions } = layoutNodes(TRADE, LINKS);
   const isAbove = (one, other) => positions.get(one).y < positions.get(other).y;
   assert.equal(isAbove("d1", "d2"), isAbove("i2", "i1"));
@@ -71,7 +71,7 @@ test("a link connects its documents and avoids other documents", () => {
   });
 });
 
-test("links through the same gap do not overlap", () => {
+test("links through the same gap have different paths", () => {
   const docs = [doc("o1", "purchase_order"), doc("d", "delivery_note"), doc("i1", "invoice"), doc("i2", "invoice")];
   const links = [link("o1", "i1"), link("o1", "i2"), link("o1", "d")];
   const run = edgePaths(links, layoutNodes(docs, links));

@@ -41,7 +41,7 @@ for (const text of [
   '{"a": {"a": 1}, "b": {"a": 1}}',
   '{"": "", "ä": "😀"}',
 ]) {
-  test(`${JSON.stringify(text)} is accepted as a JSON object`, () => {
+  test(`${JSON.stringify(text)} is a valid JSON object`, () => {
     JSON.parse(text);
     assert.equal(findJsonError(text), null);
   });
