@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cli.local import processes
@@ -64,11 +65,13 @@ def test_single_process_can_be_ended(start: Start, tmp_path: Path):
 
 def test_reused_process_id_is_not_the_emulator(start: Start, tmp_path: Path):
     other = start(tmp_path / "elsewhere")
-    emulator = Emulator(pid=other.pid, started=0, port=1, secret="")
+    emulator = Emulator(pid=other.pid, started=psutil.Process(other.pid).create_time(), port=1, secret="")
     assert not emulator.runs_in(CloudPaths(tmp_path))
+    assert emulator.runs_in(CloudPaths(tmp_path / "elsewhere"))
 
 
 def test_process_started_later_is_not_the_emulator(start: Start, tmp_path: Path):
     worker = start(tmp_path)
-    emulator = Emulator(pid=worker.pid, started=0, port=1, secret="")
-    assert not emulator.runs_in(CloudPaths(tmp_path))
+    started = psutil.Process(worker.pid).create_time()
+    assert not Emulator(pid=worker.pid, started=started - 10, port=1, secret="").runs_in(CloudPaths(tmp_path))
+    assert Emulator(pid=worker.pid, started=started, port=1, secret="").runs_in(CloudPaths(tmp_path))
