@@ -62,6 +62,7 @@ class Outbox:
     ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
+        If a message's work item no longer exists, the message is not sent, but it is marked and counted as sent.
         The messages continue `trace`, the X-Ray trace of the attempt that enqueued them. With `time_left`, no call
         starts that could take longer than the remaining time.
 

@@ -270,7 +270,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
     """Make the pending work items in `ids` due now, and enqueue messages, in the caller's transaction.
 
-    Earlier messages have an older send number, so consumers drop them.
+    Earlier messages have a lower send number, so consumers drop them.
     """
     kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
