@@ -246,7 +246,7 @@ def test_late_invocation_does_not_retry_locked_messages(
     assert len(response["batchItemFailures"]) == 3
 
 
-def test_transaction_has_idle_and_total_timeouts(database: Database, tenant: UUID) -> None:
+def test_transaction_has_idle_total_and_lock_timeouts(database: Database, tenant: UUID) -> None:
     timeouts = "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout"
     with database.tenant(tenant) as connection:
         values = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in timeouts]

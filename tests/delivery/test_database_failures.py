@@ -139,7 +139,7 @@ def test_database_outage_delays_messages_by_receive_count(
 
 
 @pytest.mark.parametrize("named", [0, 2])
-def test_database_outage_reports_unclaimed_messages(
+def test_outage_reports_invalid_and_unsplit_messages(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
 ) -> None:
     messages = [pending() for _ in range(named)]
@@ -227,7 +227,7 @@ def make_heartbeat(database: Database, clock: Clock, interval: float = 3600) -> 
     )
 
 
-def test_heartbeat_renews_leases_and_cancels_stale_attempts(
+def test_heartbeat_renews_leases_and_stops_stale_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     current = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)

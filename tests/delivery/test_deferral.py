@@ -90,7 +90,7 @@ def test_deferral_spends_no_attempt_and_sends_new_message(
     assert rows(admin, "dead_letter") == rows(admin, "failure_event") == []
 
 
-def test_any_deferred_error_defers_work_item(
+def test_deferral_until_past_time_is_due_now(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()

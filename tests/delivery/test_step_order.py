@@ -122,7 +122,7 @@ class SaturatedWorker:
         self.consumer, self.requested, self.working = consumer, threading.Event(), threading.Semaphore(0)
         self.go_on = threading.Event()
         self.max_running = 0
-        """Highest number of records that ran concurrently."""
+        """Highest number of attempts that ran concurrently."""
         self._now = 0
         self._lock = threading.Lock()
         self._log, self._take, self._claim, self._work = (

@@ -311,7 +311,7 @@ def fail_settlement(
 
 
 def older_copy(message: Message) -> Message:
-    """Return the message sent before the work item was parked or restarted."""
+    """Return the message that was sent before the work item was last parked."""
     return message.model_copy(update={"send_number": message.send_number - 1})
 
 

@@ -224,7 +224,7 @@ class Batch(BatchProcessor):
         return permits > 0
 
     def _seconds_until_next_deadline(self) -> float:
-        """Return the seconds until the next deadline to start, cancel or abandon attempts, at least 0.05."""
+        """Return the seconds until the next start, cancel or abandon deadline, at least 0.05."""
         remaining = self._remaining_seconds()
         margins = (self._consumer.worker.start_margin, CANCEL_MARGIN_SECONDS, ABANDON_MARGIN_SECONDS)
         return max(0.05, min((remaining - margin for margin in margins if remaining > margin), default=0))
@@ -427,7 +427,10 @@ class Batch(BatchProcessor):
             self.success_handler(message, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt. If PostgreSQL was unavailable and time remains, run it once more with a new connection."""
+        """Run an attempt. If PostgreSQL was unavailable, run it once more if time remains.
+
+        A new connection may work.
+        """
         try:
             return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
         except DatabaseUnavailableError as error:

@@ -234,7 +234,7 @@ class Settlement:
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
-        """Record a successful or skipped attempt if the kind records every success, or if a failure preceded it."""
+        """Record a successful or skipped attempt if it follows a failure or the kind records all."""
         if self._kind.records_successes or sql.has_failed(connection, self._kind, claim):
             self._record_attempt(connection, record, claim, outcome, self._clock())
 
