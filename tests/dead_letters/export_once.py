@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("tenant", type=UUID)
     parser.add_argument("format")
     parser.add_argument(
-        "--since", type=datetime.fromisoformat, help="Export only dead letters created at or after this time."
+        "--since", type=datetime.fromisoformat, help="Export only dead letters that failed at or after this time."
     )
     parser.add_argument("--redacts", action="store_true", help="Redact secrets, as for callers who are not admins.")
     parser.add_argument("--into", type=Path, default=Path(os.devnull), help="File for the uploaded parts.")

@@ -138,7 +138,7 @@ class _Day:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that has not been made yet."""
+    """Fields of a call that are known before it is made."""
 
     id: UUID
     tenant_id: UUID | None
@@ -349,12 +349,13 @@ class Llm:
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return the model's answer as an instance of `schema`, with the temperature and token counts.
 
-        Makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
-        because calls for superseded work items cost money. If the deadline is canceled, a pause ends immediately.
+        Makes up to MAX_ATTEMPTS calls. Pauses are base x 2^n seconds, up to MAX_BACKOFF_SECONDS, or the Retry-After
+        delay if that is longer. `deadline` is checked before each call, because calls for superseded work items cost
+        money. If the deadline is canceled, a pause ends immediately.
 
-        An answer that does not match the schema counts as a failed call, and is retried. No call starts if less than
-        MIN_SECONDS_LEFT remain. If a failed call opens the breaker, that call's error is raised, because a prompt that
-        always fails would otherwise be deferred forever.
+        An answer that does not match the schema counts as a failed call, and is retried. No call starts with less than
+        MIN_SECONDS_LEFT seconds remaining. If a failed call opens the breaker, that call's error is raised, because a
+        prompt that always fails would otherwise be deferred forever.
 
         Raises:
             ServiceUnavailableError, InvalidLlmResponseError: the last call failed.

@@ -188,7 +188,7 @@ def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> 
     """Write a job's files unless newer files exist. For offers, no CSV file is written.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
+        ServiceUnavailableError, RejectedRequestError: a file could not be written.
     """
     files = [("json", "application/json", render_body(job))]
     if job.subject != "offers":
