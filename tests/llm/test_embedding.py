@@ -1,4 +1,4 @@
-"""Calls to embedding providers have retries, breakers and records like calls to language models."""
+"""Embedding calls have retries, breakers and records, like language model calls."""
 
 import json
 from collections.abc import Callable
