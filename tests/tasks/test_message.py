@@ -73,12 +73,12 @@ def test_metadata_does_not_affect_the_message(metadata: dict[str, Any]) -> None:
     [
         ("{", "not JSON"),
         ("[]", "a JSON list"),
-        ({"job_id": "7"}, "wrong at job_id"),
-        ({"revision": 0}, "wrong at revision"),
-        ({"send_number": 2**31}, "wrong at send_number"),
-        ({"payload": "text"}, "wrong at payload"),
-        ({"metadata": {}}, "wrong at metadata.created_at"),
-        ({"hunter2": 1}, "wrong at a field"),
+        ({"job_id": "7"}, "invalid at job_id"),
+        ({"revision": 0}, "invalid at revision"),
+        ({"send_number": 2**31}, "invalid at send_number"),
+        ({"payload": "text"}, "invalid at payload"),
+        ({"metadata": {}}, "invalid at metadata.created_at"),
+        ({"hunter2": 1}, "invalid at a field"),
     ],
 )
 def test_invalid_message_is_rejected(body: Any, reason: str) -> None:
