@@ -130,7 +130,7 @@ def test_message_waits_for_earlier_unfinished_messages(
 
 
 @pytest.mark.parametrize("state", ["failed", None, "gone"])
-def test_ended_or_deleted_task_does_not_block_next_message(
+def test_ended_or_deleted_task_does_not_block_next(
     state: str | None, chat: Chat, set_status: SetStatus, admin: Connection
 ) -> None:
     session = chat.submit("One")
