@@ -1,8 +1,8 @@
 """Run one large export in a separate process.
 
-Usage: `python -m tests.dead_letters.export_once URL TENANT FORMAT`. Prints JSON with the peak memory in MiB, the number
-of dead letters, the number of bytes, the number of parts, and the duration in seconds. Parts are written to the file
-`--into` instead of S3.
+Usage: `python -m tests.dead_letters.export_once URL TENANT FORMAT`. Prints JSON with the peak memory in MiB, the
+duration in seconds, and the numbers of dead letters, bytes and parts. Parts are written to the file `--into` instead of
+S3.
 """
 
 import argparse

@@ -217,7 +217,7 @@ def _to_json_value(value: Any) -> Any:
 PREFIX = "dead-letters/"
 """Key prefix of export files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
 RETENTION = timedelta(days=7)
-"""Retention of a file, from the request. The bucket's lifecycle rule deletes it."""
+"""Time from the request during which a file can be downloaded. The bucket's lifecycle rule deletes the file."""
 URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link, in seconds."""
 MAX_ACTIVE = 3

@@ -48,8 +48,8 @@ Decision = Redeliver | Park | Requeue | GiveUp
 MAX_MESSAGES_PER_REVISION = 1000
 """Maximum number of new messages per revision of a work item, to detect endless deferral. Retries and returns from the
 dead-letter queue have their own limits. Most other new messages come from deferring attempts, and from parking work
-items that are not due or that the invocation has no time to start. If an unavailable service defers every attempt by
-10 minutes, a work item reaches the limit after a week."""
+items that are not due or cannot start in time. If an unavailable service defers every attempt by 10 minutes, a work
+item reaches the limit after a week."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class RequeuePolicy:
     jitter: float = 1
     cap: float = 300
     max_attempts: int = 6
-    """Limit for work items that do not set their own."""
+    """Maximum number of attempts for work items that do not set their own limit."""
     unknown_is_transient: bool = False
     """Whether errors that are neither transient nor permanent are retried."""
     delays: tuple[float, ...] = (300, 1800)

@@ -124,8 +124,8 @@ class WorkKind:
     message. If the query is None, a message only identifies its work item. The `payload` in a body is stored only in
     the work item's row."""
     dependents_query: LiteralString | None = None
-    """Selects and locks the work items that can start when the work item `id` ends, with the columns id and whether the
-    work item may be deferred. None if work items of this kind do not wait for each other."""
+    """Selects and locks the work items that can start when the work item `id` ends. The columns are their id, and
+    whether they may be deferred. None if work items of this kind do not wait for each other."""
     records_successes: bool = False
     """Whether every successful attempt is recorded, because users see the history. For other kinds, only the first
     success after a failure is recorded."""

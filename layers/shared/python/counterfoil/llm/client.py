@@ -1,6 +1,6 @@
 """Calls to language and embedding models: retries, circuit breaker, response schemas and call log.
 
-Before a tenant's call is made, it is logged and counted against the budget of the UTC day, so calls from a crashed
+A tenant's call is logged and counted against the budget of the UTC day before it is made, so calls from a crashed
 process are counted. Documents and conversations have separate budgets. Each call gets an id in advance, so it is
 counted once even if calls are concurrent or a commit is unacknowledged. Embeddings are handled like other answers.
 """
@@ -94,11 +94,11 @@ class Budget:
     """Maximum number of calls per tenant and UTC day."""
 
     per_tenant: int
-    """Maximum calls for all documents, including embeddings."""
+    """Maximum number of calls for all documents, including embeddings."""
     per_document: int
-    """Maximum calls for one document."""
+    """Maximum number of calls for one document."""
     chats: int
-    """Maximum calls for all conversations."""
+    """Maximum number of calls for all conversations."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Budget":
