@@ -374,7 +374,7 @@ def test_unexpected_exception_is_isolated_and_redacted(
     assert "4711" not in row["error"]
 
 
-def test_duplicate_records_run_once(
+def test_work_item_with_two_messages_runs_once(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()

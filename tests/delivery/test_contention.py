@@ -179,7 +179,7 @@ def test_claim_ignores_foreign_key_locks(
             assert claim(connection, [message], clock())[message].status is ClaimStatus.CLAIMED
 
 
-def test_locked_row_does_not_block_other_records(
+def test_locked_row_does_not_block_other_messages(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     locked, unlocked = pending(), pending()

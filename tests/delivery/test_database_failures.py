@@ -302,7 +302,7 @@ def test_heartbeat_continues_after_failed_renewal(
         assert beat_again.wait(10)
 
 
-def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
+def test_released_message_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
     received = ReceivedMessage(SQSRecord(record(pending())), clock.now)
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(received)
@@ -321,7 +321,7 @@ def test_visibility_timeout_is_limited_to_twelve_hours(clock: Clock) -> None:
     assert clamp_visibility(300, received_at, received_at + timedelta(hours=13)) == 0
 
 
-def test_releasing_duplicate_does_not_stop_first_records_renewal(
+def test_releasing_duplicate_does_not_stop_first_messages_renewal(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)

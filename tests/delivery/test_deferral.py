@@ -191,7 +191,7 @@ def test_deferral_beyond_sqs_delay_limit_waits_in_outbox(
     assert admin.execute("SELECT scheduled_at FROM outbox").fetchall() == [(until,)]
 
 
-def test_deferral_does_not_affect_other_records(
+def test_deferral_does_not_affect_other_messages(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     messages = [pending() for _ in range(4)]

@@ -1,4 +1,4 @@
-"""Malformed message bodies do not affect the other records of a batch."""
+"""Malformed message bodies do not affect the other messages of a batch."""
 
 import json
 from collections.abc import Callable

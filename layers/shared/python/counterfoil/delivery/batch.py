@@ -427,7 +427,7 @@ class Batch(BatchProcessor):
             self.success_handler(message, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt. If PostgreSQL was unavailable, run it once more if time remains.
+        """Run an attempt. Run it once more if PostgreSQL was unavailable and time remains.
 
         A new connection may work.
         """
