@@ -165,7 +165,7 @@ class Bucket:
         self.put[Key] = Body
 
 
-def test_bucket_outage_delays_large_edited_payload(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
+def test_bucket_outage_delays_retry_of_large_payload(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
     bucket = Bucket()
     monkeypatch.setattr(aws, "client", lambda service: {"s3": bucket}[service])
     (edited,) = harness.fail()

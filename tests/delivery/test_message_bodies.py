@@ -388,7 +388,7 @@ def test_only_message_with_rejected_value_is_dead_lettered(
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_archiver_dead_letters_value_rejected_by_postgres(
+def test_archiver_dead_letters_message_with_rejected_value(
     maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     archiver = Archiver(maintenance_database, Outbox(maintenance_database, {}, clock=clock), RedeliverPolicy(), clock)

@@ -140,7 +140,7 @@ def test_message_not_accepted_by_sqs_stays_in_outbox(
     assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(outbox_messages[1].id,)]
 
 
-def test_failed_marking_leaves_sent_messages_in_outbox(
+def test_failed_marking_leaves_sent_messages_unmarked(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task
 ):
     newest = pending(send_number=1)
