@@ -1,8 +1,8 @@
 """Run one large export in a separate process.
 
-Usage: `python -m tests.dead_letters.export_once URL TENANT FORMAT`. Prints JSON with the peak memory in MiB, the number
-of dead letters, the number of bytes, the number of parts, and the duration in seconds. Parts are written to the file
-`--into` instead of S3.
+Usage: `python -m tests.dead_letters.export_once URL TENANT FORMAT`. Prints JSON with the peak memory in MiB, the
+duration in seconds, and the numbers of dead letters, bytes and parts. Parts are written to the file `--into` instead of
+S3.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("tenant", type=UUID)
     parser.add_argument("format")
     parser.add_argument(
-        "--since", type=datetime.fromisoformat, help="Export only dead letters created at or after this time."
+        "--since", type=datetime.fromisoformat, help="Export only dead letters that failed at or after this time."
     )
     parser.add_argument("--redacts", action="store_true", help="Redact secrets, as for callers who are not admins.")
     parser.add_argument("--into", type=Path, default=Path(os.devnull), help="File for the uploaded parts.")

@@ -124,7 +124,7 @@ def test_concurrent_retries_start_one_revision(
         ({"revision": 2}, "was restarted"),
     ],
 )
-def test_retry_rejects_work_item_with_other_status(
+def test_retry_rejects_other_status_or_revision(
     columns: dict[str, Any], reason: str, fail: Fail, database: Database, tenant_id: UUID, admin: Connection
 ):
     job_id = fail(**columns)
@@ -264,7 +264,7 @@ def test_unreadable_message_is_retried_unchanged(
         assert [entry.action for entry in audit.page(connection, None, limit=2)] == ["retried"]
 
 
-def test_watchdog_sends_unsent_retry_messages(
+def test_outbox_sends_unsent_retry_messages(
     make_unreadable: Callable[..., UUID], fail: Fail, database: Database, tenant_id: UUID, sqs: FakeSqs
 ):
     actions.retry(database, None, change(make_unreadable()), bucket=None)

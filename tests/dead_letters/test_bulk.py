@@ -92,7 +92,7 @@ def test_rate_change_is_validated(harness: BulkHarness, rate: int):
     assert harness.load(operation).rate == 3
 
 
-def test_control_requires_current_version_and_state(harness: BulkHarness, make_tenant: Callable[..., UUID]):
+def test_control_requires_current_version_and_valid_state(harness: BulkHarness, make_tenant: Callable[..., UUID]):
     harness.fail()
     operation = harness.request()
     with pytest.raises(OperationStateError, match="running"):

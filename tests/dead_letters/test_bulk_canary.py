@@ -20,7 +20,7 @@ def fail_again(harness: BulkHarness, job_id: UUID) -> None:
 
 
 def fail_once(harness: BulkHarness, operation: Operation) -> None:
-    """Record one failed attempt for the retried work items."""
+    """Count one attempt at each retried work item, which stays pending."""
     harness.admin.execute("UPDATE task SET attempts = 1 WHERE id = ANY(%s)", [harness.work_ids(operation)])
 
 
@@ -130,7 +130,7 @@ def test_unfinished_canary_pauses_operation_after_timeout(harness: BulkHarness):
     assert harness.step(operation) is None
 
 
-def test_resumed_canary_gets_full_timeout_again(harness: BulkHarness):
+def test_resume_restarts_canary_timeout(harness: BulkHarness):
     harness.fail(5)
     operation = harness.request(canary=2)
     harness.run(operation)

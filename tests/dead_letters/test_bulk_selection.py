@@ -1,4 +1,4 @@
-"""Bulk operations select each dead letter once that matched at the time of the request."""
+"""Bulk operations select each dead letter that matched at request time exactly once."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -23,7 +23,7 @@ from tests.delivery.harness import rows
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
-def test_bulk_retry_enqueues_all_pending_dead_letters(harness: BulkHarness):
+def test_bulk_retry_retries_all_pending_dead_letters(harness: BulkHarness):
     dead_letters = harness.fail(3)
     operation = harness.request()
     messages = harness.run(operation)
@@ -141,7 +141,7 @@ def test_bulk_retry_uses_edited_payload(harness: BulkHarness):
     assert payloads[str(harness.work_id_of(edited))] == {"say": "fixed"}
 
 
-def test_only_item_with_invalid_edited_payload_fails(harness: BulkHarness):
+def test_only_item_with_removed_task_type_fails(harness: BulkHarness):
     edited, unedited = harness.fail(2)
     harness.admin.execute(
         "UPDATE dead_letter SET edited_payload = '{}', edit_metadata = '{}' WHERE job_id = %s", [edited]
@@ -165,7 +165,7 @@ class Bucket:
         self.put[Key] = Body
 
 
-def test_bucket_outage_delays_large_edited_payload(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
+def test_bucket_outage_delays_retry_of_large_payload(harness: BulkHarness, monkeypatch: pytest.MonkeyPatch):
     bucket = Bucket()
     monkeypatch.setattr(aws, "client", lambda service: {"s3": bucket}[service])
     (edited,) = harness.fail()
@@ -241,7 +241,7 @@ def test_individually_retried_items_share_the_rate(harness: BulkHarness):
     }
 
 
-def test_run_starts_only_items_due_before_next_run(harness: BulkHarness):
+def test_run_starts_only_items_due_within_lookahead(harness: BulkHarness):
     harness.fail(100, interval=0.1)
     operation = harness.request(rate=1)
     counts = []

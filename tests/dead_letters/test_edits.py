@@ -195,7 +195,7 @@ def test_invalid_payload_is_rejected(fail: Fail, edit: Edit, admin: Connection):
     assert rows(admin, "dead_letter")[0]["edit_metadata"] is None
 
 
-def test_only_task_payloads_without_user_data_are_editable(fail: Fail, edit: Edit, make_dead_letter: MakeDeadLetter):
+def test_payloads_of_private_or_unknown_types_are_uneditable(fail: Fail, edit: Edit, make_dead_letter: MakeDeadLetter):
     with pytest.raises(PayloadNotEditableError, match="not for a task"):
         edit(make_dead_letter(worker="ingestion"), {})
     with pytest.raises(PayloadNotEditableError, match="belongs to its user"):

@@ -183,7 +183,7 @@ def test_dead_letter_purged_during_reading_is_omitted(
         ),
     ],
 )
-def test_stored_filter_is_restored_unchanged(selection: DeadLetterFilter) -> None:
+def test_stored_filter_is_read_unchanged(selection: DeadLetterFilter) -> None:
     assert DeadLetterFilter(**json.loads(json.dumps(selection.stored_fields))) == selection
     assert len(selection.hash) == 32
 
@@ -200,7 +200,7 @@ def test_different_filters_have_different_hashes() -> None:
     assert len(hashes) == 7
 
 
-def test_filter_excludes_later_dead_letters() -> None:
+def test_before_limits_filter_to_earlier_failures() -> None:
     assert NO_FILTER.before(NOON).to_date == NOON
     earlier_filter = DeadLetterFilter(to_date=NOON - timedelta(days=1))
     assert earlier_filter.before(NOON) == earlier_filter
@@ -312,7 +312,7 @@ def cell_parts(text: str, separators: Iterable[str]) -> Iterable[str]:
 
 
 @given(st.text(st.sampled_from("=+-@\t\r\n;|, \"'aé1＝＋－＠\u00a0\u200b\ufeff\U0001f600"), max_size=12))  # noqa: RUF001
-def test_csv_preserves_any_text_without_formulas(text: str) -> None:
+def test_csv_cells_preserve_text_and_contain_no_formula(text: str) -> None:
     result = cells(dead_letter_with(text))
 
     for name in ("metadata.last_error.message", "resolution.notes"):

@@ -23,7 +23,7 @@ FROM generate_series(1, %s) AS number
 """
 
 
-def test_large_export_uses_little_memory(
+def test_large_export_stays_below_memory_limit(
     admin: Connection,
     tenant_id: UUID,
     database_url: str,

@@ -168,7 +168,7 @@ def test_export_without_dead_letters_is_empty(
     assert load(database, requested).state == "done"
 
 
-def test_parts_have_minimum_size_of_s3(
+def test_parts_meet_s3_minimum_size(
     database: Database, s3: RecordingS3, make_dead_letter: MakeDeadLetter, admin: Connection, request_: Request
 ) -> None:
     job_ids = [str(make_dead_letter(minute=-minute)) for minute in range(4)]

@@ -91,7 +91,7 @@ def test_purge_is_limited_to_requested_statuses(
     assert visible_dead_letters(database, tenant_id) == {job_ids[0], job_ids[1], job_ids[3], job_ids[4]}
 
 
-def test_pending_dead_letters_are_never_purged(database: Database, tenant_id: UUID, job_ids: list[UUID]):
+def test_purge_of_pending_dead_letters_is_rejected(database: Database, tenant_id: UUID, job_ids: list[UUID]):
     with pytest.raises(RejectedStatementError):
         request(database, tenant_id, statuses=("pending",))
 
@@ -263,7 +263,7 @@ def rows_read_by_deletion(maintenance_database: Database, admin: Connection, now
     return rows_read(plan[0]["Plan"])
 
 
-def test_retention_reads_no_purged_or_restored_dead_letters(
+def test_deletion_reads_no_purged_or_restored_dead_letters(
     database: Database, maintenance_database: Database, tenant_id: UUID, admin: Connection
 ):
     admin.execute(
@@ -330,7 +330,7 @@ def test_database_protects_pending_and_recently_purged_dead_letters(
         assert connection.execute("DELETE FROM dead_letter").rowcount == 0
 
 
-def test_batch_size_holds_for_every_query_plan(
+def test_batch_size_holds_for_unusual_query_plan(
     database_url: str, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ) -> None:
     for method in ("hashagg", "hashjoin", "material", "memoize", "mergejoin", "sort"):

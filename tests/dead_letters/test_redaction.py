@@ -224,7 +224,7 @@ def test_secret_with_spaces_is_hidden_completely(text: str, shown: str) -> None:
         ("with password=hunter2 it failed; see log", f"with password={REDACTED} it failed; see log"),
     ],
 )
-def test_prose_around_secret_is_unchanged(text: str, shown: str) -> None:
+def test_only_secret_or_setting_line_is_hidden(text: str, shown: str) -> None:
     assert redact({"error": text}).value == {"error": shown}
 
 

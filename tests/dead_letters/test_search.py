@@ -213,7 +213,7 @@ def test_search_combines_text_with_other_filters(
     assert find(database, tenant_id, "timed", DeadLetterFilter(task_type="document_output")) == [job_ids[3]]
 
 
-def test_search_finds_job_id_and_work_id(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
+def test_search_finds_dead_letter_by_either_id(database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter):
     work_id = uuid4()
     job_id = make_dead_letter(work_id=work_id, worker="matching")
     make_dead_letter()

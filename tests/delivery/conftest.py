@@ -46,7 +46,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def pending(make_document: Callable[..., UUID], tenant: UUID) -> Callable[..., Message]:
-    """`pending(**columns)` creates a pending document and returns its message."""
+    """`pending(**columns)` creates a document, by default pending, and returns its message."""
 
     def make(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1} | {
@@ -71,7 +71,7 @@ def outbox(database: Database, clock: Clock) -> Outbox:
 
 @pytest.fixture
 def task(admin: Connection, tenant: UUID) -> Task:
-    """`task(**columns)` creates a pending task and returns its message."""
+    """`task(**columns)` creates a task, by default pending, and returns its message."""
 
     def make(**columns: Any) -> Message:
         id_ = make_task(admin, tenant, **columns)
@@ -82,7 +82,7 @@ def task(admin: Connection, tenant: UUID) -> Task:
 
 @pytest.fixture
 def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
-    """`run(work, *messages)` consumes task messages and returns the ids reported as failed."""
+    """`run(work, *messages)` consumes task messages and returns the SQS ids of failed messages."""
 
     def consume(
         work: Callable[[TenantAttempt], Outcome],

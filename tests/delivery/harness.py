@@ -124,7 +124,7 @@ def database_unavailable() -> Exception:
 
 
 class Context(LambdaContext):
-    """A Lambda context with a fixed remaining time of `left` seconds."""
+    """A Lambda context whose remaining time is always `left` seconds."""
 
     def __init__(self, seconds_left: float = 120) -> None:
         self.left = seconds_left

@@ -1,4 +1,4 @@
-"""Each attempt is recorded once, even if its worker is lost."""
+"""Records of attempts, including attempts whose worker is lost."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def test_every_attempt_is_recorded_with_outcome(run: Run, task: Task, admin: Con
         ("=;;;", None),
     ],
 )
-def test_attempt_stores_sampled_trace_id(
+def test_only_valid_sampled_trace_id_is_stored(
     run: Run, task: Task, admin: Connection, monkeypatch: pytest.MonkeyPatch, header: str, trace_id: str | None
 ):
     monkeypatch.setenv("_X_AMZN_TRACE_ID", header)
@@ -270,7 +270,7 @@ def test_lost_last_attempt_is_recorded_as_failure(
     assert timeline(admin) == [(1, "failed", "WorkerLost")] * 2
 
 
-def test_lowered_attempt_limit_reports_last_error(
+def test_error_after_lowered_limit_includes_last_error(
     run: Run, task: Task, admin: Connection, outbox: Outbox, maintenance_database: Database, clock: Clock,
     capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip

@@ -78,7 +78,7 @@ def test_later_revision_reports_no_end_to_end_time(
     assert "EndToEndSeconds" not in line
 
 
-def test_future_receipt_time_yields_zero_duration(
+def test_end_to_end_time_is_never_negative(
     database: Database, clock: Clock, pending: Pending, admin: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = pending()
@@ -90,7 +90,7 @@ def test_future_receipt_time_yields_zero_duration(
     assert line["EndToEndSeconds"] == [0.0]
 
 
-def test_duplicate_message_emits_no_metrics(
+def test_message_of_ended_work_item_emits_no_metrics(
     database: Database, clock: Clock, pending: Pending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     consumer = make_consumer(database, lambda _attempt: Skipped("must not run"), clock)
@@ -121,7 +121,7 @@ def test_log_lines_name_their_work_item_and_trace(database: Database, clock: Clo
     ]
 
 
-def test_last_log_line_lists_stage_times(
+def test_outcome_log_line_lists_stage_times(
     database: Database, clock: Clock, pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[tuple[str, dict[str, Any]]] = []

@@ -114,7 +114,7 @@ def test_conflict_repeats_whole_batch(
     assert states(admin, messages) == [("succeeded", 1, "with 1 others")] * 2
 
 
-def test_batches_never_mix_tenants(
+def test_attempts_of_different_tenants_run_separately(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     own_messages = [pending(), pending()]

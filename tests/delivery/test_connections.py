@@ -86,7 +86,7 @@ def test_consumer_opens_one_connection_per_permit_plus_two(
 
     def work(_attempt: TenantAttempt) -> Succeeded:
         def effects(_connection: Connection) -> Effects:
-            context.left = 100  # too late to start the last record, so it is parked
+            context.left = 100  # too late to start the last work item, so it is parked
             barrier.wait()
             return Effects()
 

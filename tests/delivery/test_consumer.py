@@ -30,7 +30,7 @@ def failed_ids(response: Any) -> list[str]:
     return [failure["itemIdentifier"] for failure in response["batchItemFailures"]]
 
 
-def test_success_commits_effects_and_outbox_together(
+def test_success_commits_effects_and_sends_messages(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, other = pending(), pending()
@@ -111,7 +111,7 @@ def test_transient_failure_waits_for_redelivery(
     assert rows(admin, "dead_letter") == []
 
 
-def test_message_of_exhausted_work_item_goes_to_dlq(
+def test_message_goes_to_dlq_after_last_failed_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(attempts=2)
@@ -127,7 +127,7 @@ def test_message_of_exhausted_work_item_goes_to_dlq(
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_third_receive_with_attempts_left_is_parked(
+def test_failure_at_last_receive_parks_work_item(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -186,7 +186,7 @@ def test_early_work_item_is_parked_for_requested_delay(
     assert life_cycle(admin, message.work_id)["next_attempt_at"] == clock.now + timedelta(seconds=60)
 
 
-def test_running_work_item_waits_for_lease_expiry(
+def test_duplicate_message_is_delayed_until_lease_expiry(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(
@@ -374,7 +374,7 @@ def test_unexpected_exception_is_isolated_and_redacted(
     assert "4711" not in row["error"]
 
 
-def test_duplicate_records_run_once(
+def test_work_item_with_two_messages_runs_once(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -428,7 +428,7 @@ def test_messages_waiting_for_permits_are_protected_but_unclaimed(
     assert consumer.permits.acquire(9) == 2  # every permit was returned
 
 
-def test_permits_limit_concurrent_records(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
+def test_permits_limit_concurrent_attempts(database: Database, sqs: FakeSqs, clock: Clock, pending: Pending) -> None:
     barrier = threading.Barrier(2, timeout=10)
     running, peak, lock = 0, 0, threading.Lock()
 
@@ -448,7 +448,7 @@ def test_permits_limit_concurrent_records(database: Database, sqs: FakeSqs, cloc
     assert peak == 2
 
 
-def test_unprotected_record_is_not_started(
+def test_unprotected_message_is_not_started(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     unprotected, protected_on_retry = pending(), pending()
@@ -534,7 +534,7 @@ def test_hung_attempt_is_abandoned_and_reported(
 
 
 def _quick() -> dict[str, Any]:
-    """Return settings for a worker that checks the remaining time immediately."""
+    """Return settings for a worker that checks the remaining time within a second."""
     return {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
 
 

@@ -179,7 +179,7 @@ def test_claim_ignores_foreign_key_locks(
             assert claim(connection, [message], clock())[message].status is ClaimStatus.CLAIMED
 
 
-def test_locked_row_does_not_block_other_records(
+def test_locked_row_does_not_block_other_messages(
     database: Database, admin: Connection, admin_database_url: str, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     locked, unlocked = pending(), pending()
@@ -246,7 +246,7 @@ def test_late_invocation_does_not_retry_locked_messages(
     assert len(response["batchItemFailures"]) == 3
 
 
-def test_transaction_has_idle_and_total_timeouts(database: Database, tenant: UUID) -> None:
+def test_transaction_has_idle_total_and_lock_timeouts(database: Database, tenant: UUID) -> None:
     timeouts = "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout"
     with database.tenant(tenant) as connection:
         values = [connection.execute(f"SHOW {name}".encode()).fetchall()[0][0] for name in timeouts]

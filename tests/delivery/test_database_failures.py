@@ -139,7 +139,7 @@ def test_database_outage_delays_messages_by_receive_count(
 
 
 @pytest.mark.parametrize("named", [0, 2])
-def test_database_outage_reports_unclaimed_messages(
+def test_outage_reports_invalid_and_unsplit_messages(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, named: int
 ) -> None:
     messages = [pending() for _ in range(named)]
@@ -227,7 +227,7 @@ def make_heartbeat(database: Database, clock: Clock, interval: float = 3600) -> 
     )
 
 
-def test_heartbeat_renews_leases_and_cancels_stale_attempts(
+def test_heartbeat_renews_leases_and_stops_stale_attempts(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Callable[..., Message]
 ) -> None:
     current = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)
@@ -302,7 +302,7 @@ def test_heartbeat_continues_after_failed_renewal(
         assert beat_again.wait(10)
 
 
-def test_released_record_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
+def test_released_message_is_not_renewed(database: Database, sqs: FakeSqs, clock: Clock, pending: Any) -> None:
     received = ReceivedMessage(SQSRecord(record(pending())), clock.now)
     heartbeat = make_heartbeat(database, clock)
     heartbeat.watch(received)
@@ -321,7 +321,7 @@ def test_visibility_timeout_is_limited_to_twelve_hours(clock: Clock) -> None:
     assert clamp_visibility(300, received_at, received_at + timedelta(hours=13)) == 0
 
 
-def test_releasing_duplicate_does_not_stop_first_records_renewal(
+def test_releasing_duplicate_does_not_stop_first_messages_renewal(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", claim_token=5, lease_expires_at=clock.now)

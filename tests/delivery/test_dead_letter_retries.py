@@ -1,4 +1,4 @@
-"""Retried dead letters: closed after success, reopened with history on failure."""
+"""Retried dead letters: they stay closed after a success, and a failure reopens them."""
 
 from uuid import UUID
 

@@ -90,7 +90,7 @@ def test_deferral_spends_no_attempt_and_sends_new_message(
     assert rows(admin, "dead_letter") == rows(admin, "failure_event") == []
 
 
-def test_any_deferred_error_defers_work_item(
+def test_deferral_until_past_time_is_due_now(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending()
@@ -191,7 +191,7 @@ def test_deferral_beyond_sqs_delay_limit_waits_in_outbox(
     assert admin.execute("SELECT scheduled_at FROM outbox").fetchall() == [(until,)]
 
 
-def test_deferral_does_not_affect_other_records(
+def test_deferral_does_not_affect_other_messages(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending, deferring_work: Work
 ) -> None:
     messages = [pending() for _ in range(4)]

@@ -85,7 +85,7 @@ def test_concurrent_claim_prevents_deferral_limit_failure(
     assert rows(admin, "dead_letter") == []
 
 
-def test_new_revision_resets_deferral_limit(
+def test_new_revision_resets_deferral_count(
     run: Run, task: Task, admin: Connection, database: Database, tenant: UUID, clock: Clock
 ):
     message = task(send_number=MAX_MESSAGES_PER_REVISION)

@@ -1,4 +1,4 @@
-"""Dead letter fingerprints depend on the error code, or else on the normalized message."""
+"""Fingerprints of dead letters with and without an error code."""
 
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ def fingerprint(error: str, worker: str = "ingestion", **fields: Any) -> str:
     return DeadLetter(uuid4(), None, worker, None, {}, 3, failure, NOW).fingerprint
 
 
-def test_wording_and_error_type_do_not_change_fingerprint():
+def test_fingerprint_with_code_ignores_wording_and_error_type():
     before = fingerprint("No tenant has this key", code="key_without_tenant")
     assert (
         fingerprint("The key contains no existing tenant", error_type="KeyError", code="key_without_tenant") == before
@@ -25,7 +25,7 @@ def test_worker_and_code_change_fingerprint():
     assert len({fingerprint("It ended", worker, code=code) for worker in ("tasks", "offers") for code in codes}) == 4
 
 
-def test_fingerprint_without_code_uses_normalized_message():
+def test_fingerprint_without_code_uses_type_and_normalized_message():
     assert fingerprint("Page 3 of 'a.pdf' is empty") == fingerprint("Page 4 of 'b.pdf' is empty")
     assert fingerprint("Page 3 is empty") != fingerprint("Page 3 is damaged")
     assert fingerprint("It is empty") != fingerprint("It is empty", error_type="OtherError")

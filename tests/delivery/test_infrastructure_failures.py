@@ -33,7 +33,7 @@ from tests.delivery.harness import (
 
 Pending = Callable[..., Message]
 QUICK = {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 119}
-"""Settings for a worker that checks the remaining time immediately."""
+"""Settings for a worker that checks the remaining time within a second."""
 
 
 # -- slow and failing visibility changes ------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_failed_visibility_change_still_reports_message(
     assert len(response["batchItemFailures"]) == 1
 
 
-def test_hanging_renewal_does_not_delay_settlement(
+def test_hanging_renewal_does_not_block_settlement(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message, renewing, settled = pending(), threading.Event(), threading.Event()
@@ -158,7 +158,7 @@ def test_hung_attempts_park_batch_and_end_process(
     assert response == {"batchItemFailures": []}
     row = life_cycle(admin, waiting_message.work_id)
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 0, 1)
-    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # delayed for want of permits
+    assert row["next_attempt_at"] == clock.now + timedelta(seconds=300)  # delayed because no permit became free
     assert [consumer.permits.acquire(1, timeout=10) for _ in range(2)] == [1, 1]
 
 
@@ -187,7 +187,7 @@ def test_permit_starvation_parks_work_item_with_expired_lease(
     assert (row["status"], row["attempts"], row["send_number"]) == ("pending", 1, 1)
 
 
-def test_parked_work_item_still_has_expired_lease(
+def test_parked_work_item_keeps_its_unsettled_attempt(
     database: Database, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Pending
 ) -> None:
     message = pending(status="in-progress", attempts=1, lease_expires_at=clock() - timedelta(minutes=5))

@@ -1,4 +1,4 @@
-"""Malformed message bodies do not affect the other records of a batch."""
+"""Malformed message bodies do not affect the other messages of a batch."""
 
 import json
 from collections.abc import Callable
@@ -144,7 +144,7 @@ def test_two_encodings_of_one_message_run_once(matching: Consumer, admin: Connec
 
     response = matching.handle(event(record(message), record(other_encoding), record(other_message)), Context())
 
-    assert len(response["batchItemFailures"]) == 1  # the first record still runs when the second is claimed
+    assert len(response["batchItemFailures"]) == 1  # only one message per work item is used at a time
     row = life_cycle(admin, message.work_id)
     assert (row["status"], row["attempts"]) == ("succeeded", 1)
     assert life_cycle(admin, other_message.work_id)["status"] == "succeeded"
@@ -164,7 +164,7 @@ def test_newer_schema_waits_for_deployment(
     assert life_cycle(admin, current.work_id)["status"] == "succeeded"
 
 
-def test_newer_schema_goes_to_dlq_after_last_receive(matching: Consumer, admin: Connection, sqs: FakeSqs) -> None:
+def test_newer_schema_is_reported_at_last_receive(matching: Consumer, admin: Connection, sqs: FakeSqs) -> None:
     newer = record('{"schema_version": 2}', receives=3, handle="newer")
 
     response = matching.handle(event(newer), Context())
@@ -388,7 +388,7 @@ def test_only_message_with_rejected_value_is_dead_lettered(
     assert len(rows(admin, "failure_event")) == 1
 
 
-def test_archiver_dead_letters_value_rejected_by_postgres(
+def test_archiver_dead_letters_message_with_rejected_value(
     maintenance_database: Database, admin: Connection, sqs: FakeSqs, clock: Clock
 ) -> None:
     archiver = Archiver(maintenance_database, Outbox(maintenance_database, {}, clock=clock), RedeliverPolicy(), clock)

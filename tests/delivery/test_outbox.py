@@ -87,7 +87,7 @@ def test_parked_retry_stays_on_retry_queue(run: Run, task: Task, sqs: FakeSqs):
 
 
 @pytest.mark.parametrize(("attempts", "queue"), [(0, QUEUE), (1, RETRY_QUEUE)])
-def test_woken_work_item_keeps_its_queue(
+def test_attempts_decide_queue_of_woken_work_item(
     outbox: Outbox, task: Task, database: Database, tenant: UUID, sqs: FakeSqs, clock: Clock, attempts: int, queue: str
 ):
     message = task(attempts=attempts, send_number=1, next_attempt_at=clock.now + timedelta(minutes=20))
@@ -140,7 +140,7 @@ def test_message_not_accepted_by_sqs_stays_in_outbox(
     assert admin.execute("SELECT id FROM outbox WHERE sent_at IS NULL").fetchall() == [(outbox_messages[1].id,)]
 
 
-def test_failed_marking_leaves_sent_messages_in_outbox(
+def test_failed_marking_leaves_sent_messages_unmarked(
     flaky_database: Flaky, admin: Connection, sqs: FakeSqs, clock: Clock, pending: Task
 ):
     newest = pending(send_number=1)

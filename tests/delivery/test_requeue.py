@@ -94,7 +94,7 @@ def test_task_can_request_fewer_retries(run: Run, task: Task, admin: Connection,
 
 
 @pytest.mark.parametrize("error", [InvalidDocumentError("It is damaged", code="damaged_pdf"), ValueError("unmapped")])
-def test_permanent_error_dead_letters_immediately(
+def test_permanent_or_unknown_error_is_dead_lettered_immediately(
     run: Run, task: Task, admin: Connection, sqs: FakeSqs, error: Exception
 ):
     def work(attempt: TenantAttempt) -> Outcome:

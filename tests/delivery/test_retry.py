@@ -47,7 +47,7 @@ def test_permanent_failure_is_never_retried(receives: int) -> None:
         assert decision == GiveUp("non_retriable_error", to_dead_letter_queue=False)
 
 
-def test_policy_classifies_unknown_errors() -> None:
+def test_policies_classify_builtin_errors() -> None:
     assert POLICY.is_transient(RuntimeError())
     for error in (TimeoutError(), ConnectionResetError(), ConnectionRefusedError(), BrokenPipeError()):
         assert RedeliverPolicy(unknown_is_transient=False).is_transient(error)
@@ -86,7 +86,7 @@ def test_each_listed_delay_allows_one_retry() -> None:
 
 
 @pytest.mark.parametrize(("spread", "seconds"), [(0.0, 4), (0.5, 4.5), (0.999, 4.999)])
-def test_jitter_spreads_retries(spread: float, seconds: float) -> None:
+def test_jitter_is_added_to_requeue_delay(spread: float, seconds: float) -> None:
     decision = RequeuePolicy().decide(ServiceUnavailableError("x"), 2, 1, NOW, spread=spread)
 
     assert decision == Requeue(NOW + timedelta(seconds=seconds))

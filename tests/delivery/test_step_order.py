@@ -122,7 +122,7 @@ class SaturatedWorker:
         self.consumer, self.requested, self.working = consumer, threading.Event(), threading.Semaphore(0)
         self.go_on = threading.Event()
         self.max_running = 0
-        """Highest number of records that ran concurrently."""
+        """Highest number of attempts that ran concurrently."""
         self._now = 0
         self._lock = threading.Lock()
         self._log, self._take, self._claim, self._work = (
@@ -195,7 +195,7 @@ def _queue(row: WorkerSpec, source: str) -> str:
 
 @pytest.mark.parametrize("all_permits", [False, True], ids=["one permit", "all permits"])
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
-def test_record_without_permit_is_protected_but_unclaimed(
+def test_message_without_permit_is_protected_but_unclaimed(
     row: WorkerSpec,
     handler: Callable[[WorkerSpec], ModuleType],
     admin: Connection,
@@ -220,7 +220,7 @@ def test_record_without_permit_is_protected_but_unclaimed(
     assert set(sqs.visibility) == {item["receiptHandle"] for item in batch}
     assert states(admin, row.name) == [("pending", 0)] * count
 
-    # Permits are free: one record per permit is claimed and runs. All other records are still waiting.
+    # Permits are free: one work item per permit is claimed and runs. All other messages are still waiting.
     saturated.consumer.permits.release(permits)
     for _ in range(permits):
         assert saturated.working.acquire(timeout=TIMEOUT_SECONDS)
@@ -247,7 +247,7 @@ def _check_order(log: Log, work_ids: set[UUID]) -> None:
 
 
 @pytest.mark.parametrize("row", WITH_PERMITS, ids=lambda row: row.name)
-def test_record_waiting_too_long_for_permit_is_parked(
+def test_message_waiting_too_long_for_permit_is_parked(
     row: WorkerSpec,
     handler: Callable[[WorkerSpec], ModuleType],
     admin: Connection,

@@ -163,7 +163,7 @@ class Scenario:
         database: Database | None = None,
         **options: Any,
     ) -> Transition:
-        """Consume one record and return the transition. If `work` runs, only the settlement is included."""
+        """Consume one message and return the transition. If `work` runs, only the settlement is included."""
         self.before = self.snapshot()
 
         def snapshot_and_work(attempt: TenantAttempt) -> Any:
@@ -311,7 +311,7 @@ def fail_settlement(
 
 
 def older_copy(message: Message) -> Message:
-    """Return the message sent before the work item was parked or restarted."""
+    """Return the message that was sent before the work item was last parked."""
     return message.model_copy(update={"send_number": message.send_number - 1})
 
 

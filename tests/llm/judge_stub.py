@@ -1,7 +1,7 @@
 """Serve a stub of the LLM judge: `python -m tests.llm.judge_stub --port 8099`.
 
-The stub chooses the candidate that shares most values with the document if its lead is at least `MARGIN`. The same
-request always gets the same answer.
+In each group, the stub chooses the candidate that shares the most values with the document, if its lead is at least
+`MARGIN`. The same request always gets the same answer.
 """
 
 import argparse

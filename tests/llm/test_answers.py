@@ -31,7 +31,7 @@ class TextForm(BaseModel):
         '{"count": 3, "note": "```json\\n{}\\n```"}',
     ],
 )
-def test_answer_in_a_code_fence_is_parsed(text: str):
+def test_answer_with_or_without_code_fence_is_parsed(text: str):
     assert read(text, Form) == Form(count=3)
 
 
@@ -49,7 +49,7 @@ def test_answer_in_a_code_fence_is_parsed(text: str):
         (r"\"\n\u00fc", '"\n\u00fc'),
     ],
 )
-def test_characters_unsupported_by_postgresql_are_replaced(raw: str, expected: str):
+def test_only_characters_unsupported_by_postgresql_are_replaced(raw: str, expected: str):
     assert read(f'{{"said": "{raw}"}}', TextForm) == TextForm(said=expected)
 
 

@@ -116,7 +116,7 @@ def test_rejected_request_is_not_retried(status: int, ask: Any, time: Time, mode
 @pytest.mark.parametrize(
     "failure", [Failure(400, too_long=True), Answer('{"matches": [1', truncated=True), Answer("", True)]
 )
-def test_context_overflow_is_not_retried(failure: Step, ask: Any, model_server: Server):
+def test_context_overflow_or_truncation_is_not_retried(failure: Step, ask: Any, model_server: Server):
     with pytest.raises(ContextWindowError):
         ask(failure, GOOD)
     assert model_server.script == [GOOD]
@@ -154,7 +154,7 @@ def test_chat_returns_the_model_text(
         (Failure(400), PromptRejectedError),
     ],
 )
-def test_rejected_chat_message_is_not_retried(
+def test_permanent_chat_failure_is_not_retried(
     failure: Step,
     error: type[Exception],
     model: Make,
@@ -211,7 +211,7 @@ def test_attempt_requires_enough_remaining_time(left: float, attempts: int, ask:
 
 @for_providers("openai")
 @pytest.mark.parametrize("left", [0.9, 0.0, -5.0])
-def test_call_is_not_made_after_the_deadline(
+def test_call_is_not_made_with_too_little_time(
     left: float, ask: Any, time: Time, model_server: Server, admin: Connection
 ):
     time.seconds_left = left
@@ -447,7 +447,7 @@ def test_missing_provider_disables_the_llm(database: Database):
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_provider_url_is_the_default(provider: str, database: Database):
+def test_default_url_is_the_provider_url(provider: str, database: Database):
     settings = Settings.from_environment({"LLM_PROVIDER": provider, "LLM_MODEL": "m", "LLM_API_KEY": "k"})
     llm: Any = Llm.from_settings(settings, database, Guards())
     assert (
@@ -466,7 +466,7 @@ def test_missing_model_error_names_the_variable(database: Database):
 
 
 @pytest.mark.parametrize("key", [None, "", "sk-\N{EN DASH}1", "sk-1\n"])
-def test_invalid_key_means_the_service_is_unavailable(key: str | None, database: Database):
+def test_missing_or_invalid_key_means_unavailable_service(key: str | None, database: Database):
     environment = {"LLM_PROVIDER": "anthropic", "LLM_MODEL": "m"} | ({} if key is None else {"LLM_API_KEY": key})
     with pytest.raises(ServiceUnavailableError, match="LLM_API_KEY"):
         Llm.from_settings(Settings.from_environment(environment), database, Guards())

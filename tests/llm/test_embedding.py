@@ -1,4 +1,4 @@
-"""Calls to embedding providers have retries, breakers and records like calls to language models."""
+"""Embedding calls have retries, breakers and records, like language model calls."""
 
 import json
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def test_embedding_call_has_its_own_breaker_and_record(provider: str, embed: Any
     assert admin.execute(record).fetchall() == [("embedding", f"{provider}-embeddings", "the-model", "answered", 40, 0)]
 
 
-def test_failed_attempt_is_retried(embed: Any, model_server: Server):
+def test_failed_call_is_retried(embed: Any, model_server: Server):
     assert embed(Failure(503), Answer("none"), Answer(json.dumps(VECTOR))) == VECTOR
     assert len(model_server.requests) == 3
 

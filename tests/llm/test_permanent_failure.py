@@ -1,4 +1,4 @@
-"""A work item whose model calls always fail is dead-lettered, even if the failures open the breaker."""
+"""Model calls that always fail: the work item is dead-lettered, even if the breaker opens."""
 
 from collections.abc import Callable
 from dataclasses import replace

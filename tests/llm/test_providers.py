@@ -240,7 +240,7 @@ def test_missing_token_counts_become_zero(reply: Any):
 
 
 @for_providers("openai")
-def test_openai_uses_max_completion_tokens(provider: str, configure: Configure):
+def test_only_openai_hosts_use_max_completion_tokens(provider: str, configure: Configure):
     bounds = {
         url: _provider(configure(provider, LLM_URL=url))._max_tokens_field  # type: ignore[union-attr]
         for url in (

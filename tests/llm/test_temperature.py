@@ -51,7 +51,7 @@ def sent_temperature(body: dict[str, Any]) -> Any:
     return body.get("inferenceConfig", body).get("temperature", "its own")
 
 
-def test_low_temperature_is_sent(reply: Any, model_server: Server):
+def test_temperature_zero_is_sent(reply: Any, model_server: Server):
     model_server.add_steps(Answer("yes"))
     assert reply().temperature == 0
     assert [sent_temperature(request.body) for request in model_server.requests] == [0]

@@ -178,7 +178,7 @@ def test_closing_names_the_digest_window(seconds: float, expected: str):
     assert f" every {expected}." in render(digest(), None, seconds).closing
 
 
-def test_closing_without_digest_omits_the_window():
+def test_closing_omits_zero_window():
     assert render(digest(), None, 0).closing == "It will not be retried automatically."
 
 

@@ -112,7 +112,7 @@ def test_failures_during_watchdog_outage_send_two_messages(fail: Fail, run: Run,
 
 
 @pytest.mark.parametrize("other", ["tenant", "no tenant", "error", "worker"])
-def test_new_fingerprint_or_tenant_is_sent_immediately(
+def test_new_fingerprint_or_tenant_starts_a_digest(
     other: str, fail: Fail, run: Run, channel: FakeChannel, make_tenant: Callable[..., UUID]
 ):
     fail()
@@ -154,7 +154,7 @@ def test_only_one_watchdog_creates_digests(fail: Fail, run: Run, channel: FakeCh
     assert len(channel.sent) == 1
 
 
-def test_zero_window_sends_everything_on_next_run(
+def test_zero_window_sends_remaining_failures_on_next_run(
     fail: Fail, make_notifier: Callable[..., Notifier], channel: FakeChannel, clock: Clock
 ):
     notifier = make_notifier({"pager": channel}, notification_digest_interval_seconds=0)

@@ -69,7 +69,9 @@ def expected_request(recipient: str, text: Any = ANY) -> dict[str, Any]:
     }
 
 
-def test_failure_is_mailed_to_each_admin_separately(fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID):
+def test_failure_is_mailed_to_each_recipient_separately(
+    fail: Fail, run: Run, ses: Stubber, admin: Connection, acme: UUID
+):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) VALUES (%s, 'ann@acme.example')", [acme])
     for recipient in ("ann@acme.example", "ops@example.com"):
         ses.add_response("send_email", {"MessageId": "1"}, expected_request(recipient))
@@ -96,7 +98,7 @@ def test_admin_in_both_lists_gets_one_message(fail: Fail, run: Run, ses: Stubber
         ("AccessDeniedException", 403, True),
     ],
 )
-def test_rejected_mail_is_retried_later(
+def test_failed_mail_is_retried_later(
     code: str, status: int, is_retried: bool, fail: Fail, run: Run, ses: Stubber, clock: Clock, admin: Connection
 ):
     admin.execute("INSERT INTO tenant_admin (tenant_id, email) SELECT id, 'ann@acme.example' FROM tenant")

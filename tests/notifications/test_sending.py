@@ -42,7 +42,7 @@ def test_sent_digest_is_recorded_and_counted(
     assert metrics(capsys.readouterr().out) == [("NotificationsSent", "pager", 1)]
 
 
-def test_crash_before_recording_sends_again(
+def test_unrecorded_digest_is_sent_again_after_crash(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     fail()
@@ -58,7 +58,7 @@ def test_crash_before_recording_sends_again(
     assert run().sent == 0
 
 
-def test_crash_during_sending_is_retried_later(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
+def test_interrupted_digest_is_sent_after_lease_expiry(fail: Fail, run: Run, channel: FakeChannel, clock: Clock):
     fail()
     channel.on_send = RaiseErrors(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
@@ -68,7 +68,7 @@ def test_crash_during_sending_is_retried_later(fail: Fail, run: Run, channel: Fa
     assert len(channel.sent) == 1
 
 
-def test_database_outage_before_recording_loses_nothing(
+def test_unrecorded_digest_is_sent_again_after_database_outage(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ):
     fail()
@@ -299,7 +299,7 @@ def test_open_breaker_spends_no_attempt(
     assert run().sent == 1
 
 
-def test_digest_is_abandoned_after_three_days(
+def test_unsent_delivery_is_abandoned_after_three_days(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, admin: Connection, capsys: pytest.CaptureFixture[str]
 ):
     fail()
@@ -318,7 +318,7 @@ def test_digest_is_abandoned_after_three_days(
     assert 70 < calls_before < 85  # hourly, after shorter delays at first
 
 
-def test_disabled_channel_abandons_its_deliveries(
+def test_deliveries_of_disabled_channel_are_eventually_abandoned(
     fail: Fail, run: Run, channel: FakeChannel, clock: Clock, make_notifier: MakeNotifier
 ):
     fail()
@@ -363,7 +363,7 @@ def test_without_channels_failures_are_only_recorded(
     assert channel.sent == []  # adding a channel does not send old failures
 
 
-def test_old_digests_are_purged_with_failures_and_deliveries(
+def test_old_digests_are_deleted_with_failures_and_deliveries(
     fail: Fail, run: Run, clock: Clock, admin: Connection, make_notifier: MakeNotifier
 ):
     fail()

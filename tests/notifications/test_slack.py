@@ -50,7 +50,7 @@ def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook:
         (None, "127.0.0.1 did not answer: "),
     ],
 )
-def test_failed_response_is_recorded_and_retried(
+def test_failed_post_is_recorded_and_retried(
     response: ScriptedResponse, error: str, fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
 ):
     fail()
@@ -65,7 +65,7 @@ def test_failed_response_is_recorded_and_retried(
     assert webhook.keys[0] == webhook.keys[1] is not None
 
 
-def test_throttling_webhook_is_retried_after_its_delay(
+def test_throttled_digest_is_retried_after_requested_delay(
     fail: Fail, run: Run, webhook: Webhook, clock: Clock, admin: Connection
 ):
     fail(error="Failure of one kind")

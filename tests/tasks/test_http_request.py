@@ -89,7 +89,7 @@ def test_error_status_determines_the_error_type(http_server: Server, response: R
     ],
     ids=["long", "two bytes each", "half a character", "control characters", "quotes", "bytes", "NUL", "surrogates"],
 )
-def test_response_body_is_truncated_to_the_limit(http_server: Server, body: bytes, expected: str | None) -> None:
+def test_result_with_any_body_stays_within_limit(http_server: Server, body: bytes, expected: str | None) -> None:
     http_server.add_steps(Raw(200, body, {"X-Other": "y", "Content-Type": "text/plain; x=" + "y" * 1000}))
 
     response = run({"url": http_server.url}, egress=local_egress())
@@ -131,7 +131,7 @@ def test_forbidden_url_is_rejected_on_submission(url: str, message: str) -> None
     assert "hunter2" not in str(error.value)
 
 
-def test_allowed_url_is_accepted() -> None:
+def test_allowed_url_passes_validation() -> None:
     enabled = Settings(http_request_tasks_enabled=True, http_request_allowlist=("10.0.0.0/8", "inside:80"))
 
     for url in ("https://10.0.0.1/", "http://inside/", "http://inside:80/", "https://example.com:8443/"):

@@ -45,7 +45,7 @@ def test_accepted_task_keeps_its_payload(submit: Submit, admin: Connection, s3: 
     assert scheduled_removals(admin) == {}
 
 
-def test_payload_of_failed_submission_is_removed_next_day(
+def test_payload_of_failed_submission_is_scheduled_for_removal(
     submit: Submit, admin: Connection, s3: FakeS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: object) -> None:
@@ -72,7 +72,7 @@ def test_removal_is_scheduled_before_the_upload(
     assert submission.is_new
 
 
-def test_duplicate_requests_schedule_removal_of_extra_payloads(submit: Submit, admin: Connection, s3: FakeS3) -> None:
+def test_concurrent_requests_schedule_removal_of_extra_payloads(submit: Submit, admin: Connection, s3: FakeS3) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: submit(LARGE, idempotency_key="k"), range(8)))
 
@@ -98,7 +98,7 @@ def test_submission_shortly_before_payload_removal_is_rejected(
     ["DELETE FROM task", "DELETE FROM tenant", "UPDATE task SET payload = '{}', payload_s3_key = NULL"],
     ids=["task", "tenant", "payload"],
 )
-def test_deleting_task_or_payload_schedules_payload_removal(
+def test_deleting_task_tenant_or_payload_schedules_removal(
     submit: Submit, admin: Connection, s3: FakeS3, statement: str
 ) -> None:
     submit(LARGE)

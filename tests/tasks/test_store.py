@@ -146,7 +146,7 @@ def test_invalid_submission_is_rejected(
     assert rows(admin, "task") == []
 
 
-def test_escaped_u0000_text_is_accepted(submit: Submit, admin: Connection) -> None:
+def test_escaped_u0000_text_is_stored(submit: Submit, admin: Connection) -> None:
     submit({"a": "\\u0000"})
 
     assert rows(admin, "task")[0]["payload"] == {"a": "\\u0000"}
@@ -164,7 +164,7 @@ def test_large_payload_is_stored_in_s3(submit: Submit, admin: Connection, s3: Fa
     assert record == ({"$claim_check": {"key": row["payload_s3_key"]}},)
 
 
-def test_payload_size_is_measured_as_serialized(submit: Submit, s3: FakeS3) -> None:
+def test_inline_limit_counts_escaped_characters(submit: Submit, s3: FakeS3) -> None:
     submit({"a": "x" * (INLINE_BYTES - len('{"a": ""}'))})
     assert s3.objects == {}
     submit({"a": "é" * (INLINE_BYTES // 6 + 1)})

@@ -57,7 +57,7 @@ def scenario(
     return OutputScenario(database, admin, make_tenant, make_document)
 
 
-def test_active_subscribed_destinations_get_a_delivery(scenario: OutputScenario, make_tenant: Callable[..., UUID]):
+def test_only_active_subscribed_destinations_get_a_delivery(scenario: OutputScenario, make_tenant: Callable[..., UUID]):
     subscribed = {make_destination(scenario.admin, scenario.tenant_id, f"to-{n}") for n in range(2)}
     make_destination(scenario.admin, scenario.tenant_id, "documents", events=["document"])
     make_destination(scenario.admin, scenario.tenant_id, "gone", disabled_at=scenario.clock())
@@ -132,7 +132,7 @@ def test_session_time_zone_does_not_change_the_payload(scenario: OutputScenario,
     database_in_kathmandu.close()
 
 
-def test_deleted_cluster_is_sent_to_previous_recipients(scenario: OutputScenario):
+def test_cluster_deletion_goes_only_to_previous_recipients(scenario: OutputScenario):
     make_destination(scenario.admin, scenario.tenant_id, "knew")
     scenario.request()
     make_destination(scenario.admin, scenario.tenant_id, "new")

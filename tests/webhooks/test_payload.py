@@ -68,7 +68,7 @@ INVOICE = {
 ORDER = {"po_number": "B-7", "order_date": "2025-12-01", "supplier": {"name": "Müller"}, "buyer": {"name": "Acme"}}
 
 
-def test_cluster_has_a_row_per_document():
+def test_cluster_csv_has_a_row_per_document():
     documents = [
         {"id": "d1", "type": "invoice", "file_name": "r.xml", "structured_data": INVOICE},
         {"id": "d2", "type": "purchase_order", "file_name": "b, 2.pdf", "structured_data": ORDER},
@@ -102,7 +102,7 @@ def test_cluster_has_a_row_per_document():
     assert (third["file_name"], third["number"], third["total_gross"]) == ('a"b.pdf', "", "")
 
 
-def test_document_payload_has_one_row():
+def test_document_csv_has_one_row():
     (line,) = lines(job({"id": "d1", "type": "invoice", "structured_data": INVOICE}, subject="document"))
     assert (line["document_id"], line["total_gross"], line["outcome"]) == ("d1", "1190.00", "")
 
@@ -159,7 +159,7 @@ def test_document_cannot_inject_a_formula(text: str):
         ("a;b", "a;b"),
     ],
 )
-def test_delimiter_in_text_cannot_inject_a_formula(text: str, cell: str):
+def test_only_formula_like_parts_are_escaped(text: str, cell: str):
     (line,) = lines(job({"documents": [{"structured_data": {"issuer": {"name": text}}}]}))
     assert line["seller"] == cell
 

@@ -28,12 +28,12 @@ def test_signature_contains_one_value_per_active_secret():
 
 
 @pytest.mark.parametrize("seconds_late", [-TOLERANCE_SECONDS, 0, TOLERANCE_SECONDS])
-def test_signature_is_valid_for_five_minutes(seconds_late: float):
+def test_signature_is_valid_within_five_minutes(seconds_late: float):
     assert is_signature_valid(sign(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
 
 
 @pytest.mark.parametrize("seconds_late", [-TOLERANCE_SECONDS - 1, TOLERANCE_SECONDS + 1, 86_400])
-def test_replayed_call_is_rejected(seconds_late: float):
+def test_signature_outside_tolerance_is_rejected(seconds_late: float):
     assert not is_signature_valid(sign(BODY, [OLD], AT), BODY, [OLD], AT + seconds_late)
 
 

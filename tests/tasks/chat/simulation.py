@@ -1,6 +1,6 @@
 """Simulation of concurrent chats with reordered, duplicate and crashed deliveries.
 
-The queue is in memory, and its clock advances when nothing is due. Database, engine and archiver are real.
+The queue is in memory, and its clock advances when nothing is due. Database, consumers and archiver are real.
 """
 
 import threading

@@ -118,7 +118,7 @@ def test_message_waits_for_earlier_unfinished_messages(
         chat.run(second)
 
     assert chat.model.questions == []
-    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the message is parked
+    assert deferred.value.until == NOW + RECHECK_DELAY > NOW + MAX_DELAY  # so the SQS message stays in the outbox
     assert deferred.value.is_over is not None
     with database.tenant(chat.tenant) as connection:
         assert not deferred.value.is_over(connection)
@@ -130,7 +130,7 @@ def test_message_waits_for_earlier_unfinished_messages(
 
 
 @pytest.mark.parametrize("state", ["failed", None, "gone"])
-def test_failed_or_canceled_message_does_not_block_next(
+def test_ended_or_deleted_task_does_not_block_next(
     state: str | None, chat: Chat, set_status: SetStatus, admin: Connection
 ) -> None:
     session = chat.submit("One")

@@ -57,7 +57,7 @@ def test_deletion_erases_all_message_content(chat: Chat, admin: Connection) -> N
         chat.transcript(session)
 
 
-def test_deletion_removes_long_messages_from_s3(chat: Chat, admin: Connection, s3: FakeS3) -> None:
+def test_deletion_schedules_removal_of_s3_payload(chat: Chat, admin: Connection, s3: FakeS3) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
     order = store.build_request(kind, {"message": "\u00e9" * 90_000}, user_id=USER)
@@ -112,7 +112,7 @@ def test_retry_after_deletion_fails_permanently(chat: Chat) -> None:
         chat.run(session)
 
 
-def test_idempotent_request_does_not_recreate_the_session(chat: Chat, admin: Connection) -> None:
+def test_repeated_request_does_not_recreate_the_session(chat: Chat, admin: Connection) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
     order = store.build_request(kind, {"message": "Hello"}, idempotency_key="k", user_id=USER)

@@ -1,4 +1,4 @@
-"""Every message is answered once and in order, despite faults."""
+"""Messages are answered in order and at most once, despite faults."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -44,7 +44,7 @@ def simulation(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_messages_are_answered_once_and_in_order(
+def test_messages_are_answered_in_order_at_most_once(
     seed: int, simulation: Make, admin: Connection, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     run_ = simulation(seed)

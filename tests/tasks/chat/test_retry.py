@@ -27,7 +27,7 @@ URL = "tasks"
 
 @dataclass
 class RetryHarness:
-    """A conversation on the real engine, with manual delivery from the queue."""
+    """A conversation with a real consumer, and manual delivery from the queue."""
 
     chat: Chat
     clock: Clock = field(default_factory=lambda: Clock(NOW))

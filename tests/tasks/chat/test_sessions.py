@@ -33,7 +33,7 @@ def test_first_job_id_becomes_the_session_id(chat: Chat) -> None:
     assert chat.entries(job) == [(1, "user", "Hello")]
 
 
-def test_idempotency_key_adds_the_message_once(chat: Chat, database: Database) -> None:
+def test_repeated_request_adds_the_message_once(chat: Chat, database: Database) -> None:
     kind = CHAT_COMPLETION
     assert kind is not None
     order = store.build_request(kind, {"message": "Hello"}, idempotency_key="k", user_id="ada")
@@ -111,7 +111,7 @@ def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other
     assert chat.entries(session) == [(1, "user", "My secret")]
 
 
-def test_cli_session_is_hidden_from_users(chat: Chat) -> None:
+def test_session_without_user_is_hidden_from_users(chat: Chat) -> None:
     session = chat.submit("From a shell", user=None)
 
     assert [entry.content for entry in chat.transcript(session, None)] == ["From a shell"]

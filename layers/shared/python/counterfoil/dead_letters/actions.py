@@ -1,8 +1,8 @@
 """Actions on single dead letters: retry, resolve, ignore, and edit a task's payload.
 
 Each action is one transaction: a compare-and-set on the version and the pending status, the effects, the dead letter's
-own history, and one audit entry. Bulk operations use `enqueue_retry` and `close`, and write one audit entry for all
-dead letters. Locks are taken in the same order as in delivery: work item, dead letter, audit trail. Tenant None means
+own history, and one audit entry. Bulk operations use `enqueue_retry`, and write one audit entry for all dead letters.
+Locks are taken in the same order as in delivery: work item, dead letter, audit trail. Tenant None means
 unassigned dead letters, which are changed as the delivery role.
 
 An edit stores the changed fields in the dead letter, with the values before and after. The audit trail contains only
@@ -48,7 +48,7 @@ class NotPendingError(RejectedRequestError):
 
 
 class NotRetryableError(RejectedRequestError):
-    """The dead letter cannot be retried: its work item was deleted, or its status is no longer failed."""
+    """The dead letter cannot be retried, for example because its work item was deleted or restarted."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ChangeRequest:
 
     job_id: UUID
     version: int | None
-    """Version that the caller read, or None to accept any version."""
+    """Version that the caller read, or None to change any version."""
     actor: str
     now: datetime
     note: str | None = None
@@ -138,6 +138,7 @@ def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *,
 
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError, NotRetryableError: nothing was changed.
+        RejectedRequestError: the note is empty or too long.
         InvalidPayloadError: the edited payload is no longer valid for its task type.
         InvalidSettingsError: a bucket is required, but not configured.
         ConflictError, DatabaseUnavailableError, ServiceUnavailableError: the failure is temporary; call again.
@@ -428,8 +429,9 @@ def edit_payload(
     """Replace the payload for a task's next attempt. Pass the original payload to undo all edits.
 
     Raises:
-        VersionConflictError, NotPendingError: the dead letter has changed, or is closed.
-        InvalidPayloadError, TooLargeError, RejectedRequestError: the task type rejects the payload.
+        DeadLetterNotFoundError, VersionConflictError, NotPendingError: the dead letter cannot be changed.
+        InvalidPayloadError, TooLargeError: the payload is invalid or too large.
+        RejectedRequestError: the payload is unchanged, or the task type rejects it.
         PayloadNotEditableError: see `show_payload`.
     """
     with database.tenant(tenant_id) as connection:

@@ -3,8 +3,8 @@
 A bulk operation selects the dead letters that were pending at the time of the request. Dead letters that were closed or
 failed again after the request are skipped.
 
-Most dead letters are processed in batches. Dead letters with an edited payload or without a work item are processed one
-at a time, by `actions.enqueue_retry`. Each function requires a transaction of `Database.tenant`.
+Dead letters are processed in batches. A retry processes dead letters with an edited payload or without a work item one
+at a time, with `actions.enqueue_retry`. Each function requires a transaction of `Database.tenant`.
 """
 
 from collections import Counter, defaultdict
@@ -194,7 +194,7 @@ def preview(
 
 @dataclass(frozen=True)
 class _DeadLetter:
-    """A dead letter in an operation. The status is None if it no longer exists."""
+    """A dead letter in an operation. If it no longer exists, its status is None."""
 
     number: int
     job_id: UUID
@@ -288,7 +288,7 @@ class BulkSteps(Definition):
         return ApplyResult(Counter(item.result for item in results if item.result is not None), messages)
 
     def finish(self, connection: Connection, operation: Operation) -> None:
-        """Close the group if the operation covered all of its dead letters."""
+        """Close the group if the operation resolved or ignored all of its dead letters."""
         group = (operation.filter or {}).get("fingerprint")
         if operation.action != "retry" and group is not None and len(operation.filter or {}) == 1:
             values = {"as": _CLOSED_STATUSES[operation.action], "at": operation.requested_at}

@@ -110,9 +110,9 @@ ORDER BY dlq_timestamp DESC, job_id DESC
 def iter_batches(
     open_transaction: OpenTransaction, tenant_id: UUID, selection: DeadLetterFilter, after: PageCursor | None = None
 ) -> Iterator[Batch]:
-    """Yield a tenant's dead letters after a cursor, newest first.
+    """Yield batches of a tenant's dead letters after a cursor, newest first.
 
-    A batch has at most MAX_BATCH_BYTES of JSON, unless it is a single larger dead letter.
+    A batch has at most MAX_BATCH_BYTES of JSON, unless it is a single larger dead letter. It can be empty.
 
     Raises:
         ConflictError, DatabaseUnavailableError: the next batch could not be read; call again with the last cursor.
@@ -217,7 +217,7 @@ def _to_json_value(value: Any) -> Any:
 PREFIX = "dead-letters/"
 """Key prefix of export files in the uploads bucket: dead-letters/{tenant id}/{operation id}.{csv|jsonl}."""
 RETENTION = timedelta(days=7)
-"""Retention of a file, from the request. The bucket's lifecycle rule deletes it."""
+"""Time from the request during which a file can be downloaded. The bucket's lifecycle rule deletes the file."""
 URL_EXPIRY_SECONDS = 300
 """Lifetime of a download link, in seconds."""
 MAX_ACTIVE = 3
@@ -350,7 +350,7 @@ def file_name(tenant: str, format_: Format, at: datetime) -> str:
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 PART_BYTES = 5 * 1024 * 1024
-"""Minimum size of every part except the last. S3 accepts 10,000 parts, so a file can have at least 50 GB."""
+"""Minimum size of every part except the last. S3 accepts 10,000 parts, so a file of 50 GB always fits."""
 WRITE_TIMEOUT = timedelta(days=1)
 """Maximum time from the request until the file is complete. An export that takes longer fails."""
 LEASE = timedelta(seconds=60)
@@ -358,7 +358,7 @@ LEASE = timedelta(seconds=60)
 MIN_SECONDS_LEFT = 6.0
 """Minimum number of seconds left to start the upload of a part."""
 CALL_TIMEOUT_SECONDS = 15.0
-"""Timeout of a call to S3."""
+"""Maximum timeout of a call to S3. It is shorter if less time is left."""
 
 _ACQUIRE_LEASE = f"""
 UPDATE operation SET last_step_at = %(until)s WHERE id = %(id)s AND state = 'running' AND last_step_at <= %(now)s
@@ -403,7 +403,7 @@ class ExportSteps(Definition):
         _batch_size: int,
         time_left: TimeLeft,
     ) -> _Part | None:
-        """Upload the next part. Returns None if another process holds the lease."""
+        """Upload the next part if enough time is left. Returns None if another process holds the lease."""
         with database.tenant(tenant_id) as connection:
             values = {"id": operation_id, "now": now, "until": now + LEASE}
             row = connection.execute(_ACQUIRE_LEASE.encode(), values).fetchone()

@@ -38,7 +38,10 @@ def request(
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store a purge of dead letters with these statuses. Runs in the tenant's transaction."""
+    """Store a purge of dead letters that failed before a time and have one of these statuses.
+
+    Runs in the tenant's transaction.
+    """
     filter_ = purge_filter(failed_before, statuses).before(now)
     operation = store.insert(connection, tenant_id, NewOperation("purge", filter_.stored_fields, by, now))
     detail = {"failed_before": min(failed_before, now).isoformat(), "statuses": list(statuses)}

@@ -121,7 +121,7 @@ def _secret_members(value: Mapping[str, Any]) -> set[str]:
     """Return the names of members that are secrets because of other members of the object.
 
     These are the private members of a JSON Web Key and the data of a Kubernetes secret. If a member such as `name`
-    contains the name of a secret, or a list that ends with the name of a secret, members such as `value` are secrets.
+    contains the name of a secret, or a list that ends with one, members such as `value` are secrets.
     """
     if isinstance(value.get("kty"), str):
         return _JWK

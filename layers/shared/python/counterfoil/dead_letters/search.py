@@ -235,7 +235,7 @@ def page(
     after: PageCursor | None = None,
     offset: int = 0,
 ) -> Page:
-    """Return at most `limit` dead letters after the cursor `after`.
+    """Return at most `limit` dead letters that match the filter, after the cursor `after`.
 
     If the filter has no search text, the next `offset` dead letters after the cursor are skipped. Each status is read
     in index order, so the cost grows only with `offset`.

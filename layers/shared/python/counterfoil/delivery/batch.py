@@ -202,7 +202,10 @@ class Batch(BatchProcessor):
                 attempt.deadline.canceled.set()
 
     def _start_next(self) -> bool:
-        """Start as many waiting messages as there are free permits. Returns False if none could start."""
+        """Start as many waiting messages as there are free permits, or else the next takeover.
+
+        Returns False if no permit was free, or if nothing can start yet.
+        """
         timeout = max(0.0, self._remaining_seconds() - self._consumer.worker.start_margin)
         if self._waiting:
             permits = self._consumer.permits.acquire(len(self._waiting), timeout=0 if self._running else timeout)
@@ -221,7 +224,7 @@ class Batch(BatchProcessor):
         return permits > 0
 
     def _seconds_until_next_deadline(self) -> float:
-        """Return the seconds until the next deadline: to start, cancel or abandon attempts."""
+        """Return the seconds until the next start, cancel or abandon deadline, at least 0.05."""
         remaining = self._remaining_seconds()
         margins = (self._consumer.worker.start_margin, CANCEL_MARGIN_SECONDS, ABANDON_MARGIN_SECONDS)
         return max(0.05, min((remaining - margin for margin in margins if remaining > margin), default=0))
@@ -278,9 +281,9 @@ class Batch(BatchProcessor):
         """Call `call` once for all `records`, and yield its results.
 
         Messages without a result are concluded. If several messages name one work item, only the newest message is
-        used, and older messages are delayed. If one message makes the call fail permanently or wait too long for a row
-        lock, the call is repeated for each message. Each result is yielded before the next call, because that call may
-        block.
+        used, and older messages are delayed. A message whose work item is running in this batch is not used either. If
+        one message makes the call fail permanently or wait too long for a row lock, the call is repeated for each
+        message. Each result is yielded before the next call, because that call may block.
         """
         records_by_message: dict[Message, ReceivedMessage] = {}
         selected_records = _newest(records) | {attempt.work_id: record for record, attempt in self._running.items()}
@@ -333,7 +336,7 @@ class Batch(BatchProcessor):
         """Park work items that can no longer start in this invocation.
 
         If no permit became free, they are delayed as after a first failed attempt, because other processes are probably
-        busy too. Messages whose work item cannot be parked are concluded.
+        busy too. If a work item cannot be parked, its status decides the disposition of its message.
         """
         self._park(records, wait=self._consumer.policy.wait(1) if self.has_no_permits else timedelta())
 
@@ -362,7 +365,10 @@ class Batch(BatchProcessor):
     # -- attempts, on threads -----------------------------------------------------------------------------------------
 
     def _run_together(self, messages: Sequence[ClaimedMessage]) -> None:
-        """Run one tenant's attempts together, then run each unsettled attempt separately."""
+        """Run one tenant's attempts together, then run each unsettled attempt separately.
+
+        If the batch has closed or an attempt was canceled, the unsettled attempts are canceled instead.
+        """
         unsettled = self._settle_together(messages)
         if self._closed or any(message.attempt.deadline.canceled.is_set() for message in unsettled):
             for message in unsettled:
@@ -421,7 +427,10 @@ class Batch(BatchProcessor):
             self.success_handler(message, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt. If PostgreSQL was unavailable, run it once more, because a new connection may work."""
+        """Run an attempt. Run it once more if PostgreSQL was unavailable and time remains.
+
+        A new connection may work.
+        """
         try:
             return self.handler(attempt)  # type: ignore[no-any-return]  # Powertools does not type it
         except DatabaseUnavailableError as error:
@@ -527,7 +536,7 @@ METRICS_BY_OUTCOME = {
 
 
 class BatchMetrics:
-    """Counts the outcomes, errors and durations of one batch."""
+    """Collects the outcomes, errors, attempt counts and durations of one batch."""
 
     def __init__(self) -> None:
         self._outcomes: Counter[Metric] = Counter()
@@ -555,7 +564,7 @@ class BatchMetrics:
         self._errors[WORKER_LOST_ERROR_TYPE] += attempts
 
     def report(self, worker: str) -> None:
-        """Write the counts as metrics."""
+        """Emit the collected values as metrics."""
         values: dict[Metric, float | list[float]] = dict(self._outcomes)
         values |= {
             Metric.ATTEMPT_SECONDS: self._seconds,

@@ -1,4 +1,4 @@
-"""Claims the work items of a set of messages in one transaction, as the delivery role."""
+"""Claims and parks the work items of a set of messages in one transaction, as the delivery role."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -42,7 +42,7 @@ class Claims:
 
         Raises:
             DatabaseUnavailableError, ConflictError: nothing was claimed.
-            RejectedStatementError: PostgreSQL does not accept a value in a message.
+            RejectedStatementError: PostgreSQL rejects a value in a message.
         """
         claims: dict[Message, Claim] = {}
 
@@ -104,7 +104,10 @@ class Claims:
         return results
 
     def split_message(self, parsed: ParsedMessage) -> None:
-        """Enqueue a separate message for each work item of a message. Raises the same errors as `claim`."""
+        """Enqueue a separate message for each claimable work item of a message.
+
+        Raises the same errors as `claim`.
+        """
 
         def run_once() -> list[OutboxMessage]:
             with self._transaction() as connection:

@@ -90,7 +90,7 @@ class Consumer:
         """Run one attempt."""
         if isinstance(attempt, TenantAttempt):
             return self._run(attempt)
-        assert self._route is not None  # only acquisition jobs may have no tenant
+        assert self._route is not None  # only a RoutingWorker's work items may have no tenant
         return self._route(attempt)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:

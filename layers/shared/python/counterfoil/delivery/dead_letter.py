@@ -40,7 +40,7 @@ class FailureDetails:
     error: str
     max_attempts: int
     actor: str
-    """The worker, or dead_letters for its archiver."""
+    """Name of the worker, or `dead_letters` if the archiver recorded the failure."""
     public_error: str | None = None
     """Error message for notifications, which does not quote model output. If None, `error` is used."""
     traceback: str | None = None

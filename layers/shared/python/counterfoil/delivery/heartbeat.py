@@ -56,7 +56,7 @@ class ReceivedMessage:
 
     @property
     def trace_id(self) -> str | None:
-        """Id of the X-Ray trace, or None if the trace is not sampled."""
+        """Id of the X-Ray trace, or None if the trace is missing, invalid or not sampled."""
         parts = dict(part.strip().partition("=")[::2] for part in (self.trace or "").split(";"))
         root = parts.get("Root", "")
         return root if _TRACE_ID.fullmatch(root) and parts.get("Sampled") == "1" else None
@@ -138,7 +138,7 @@ def _queue_name(queue_url: str) -> str:
 
 
 def clamp_visibility(seconds: int, received_at: datetime, now: datetime) -> int:
-    """Limit a visibility timeout to 12 hours after the receive."""
+    """Limit a visibility timeout to 12 hours after the receive, minus RECEIVE_MARGIN."""
     remaining = received_at + MAX_VISIBILITY_TIMEOUT - RECEIVE_MARGIN - now
     return max(0, min(seconds, int(remaining.total_seconds())))
 

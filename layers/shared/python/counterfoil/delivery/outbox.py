@@ -62,6 +62,7 @@ class Outbox:
     ) -> int:
         """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
 
+        If a message's work item no longer exists, the message is not sent, but it is marked and counted as sent.
         The messages continue `trace`, the X-Ray trace of the attempt that enqueued them. With `time_left`, no call
         starts that could take longer than the remaining time.
 
@@ -97,8 +98,8 @@ class Outbox:
         """Yield queue URLs, each with its messages.
 
         The first message of a revision is sent to the main queue, and later messages to the retry queue. If a parked
-        work item had no attempt and is due, its message is also sent to the main queue, because a first attempt must
-        not wait behind retries.
+        work item had no attempt and is due, its message is also sent to the main queue. A first attempt must not wait
+        behind retries.
         """
         for worker, messages in by_worker.items():
             main_url, retry_url = self._queue_urls[worker], self._retry_queue_urls.get(worker)

@@ -47,16 +47,17 @@ Decision = Redeliver | Park | Requeue | GiveUp
 
 MAX_MESSAGES_PER_REVISION = 1000
 """Maximum number of new messages per revision of a work item, to detect endless deferral. Retries and returns from the
-dead-letter queue have their own limits. All other new messages come from deferring attempts, and from parking work
-items that are not due or that the invocation has no time to start. If a service is unavailable and attempts are
-deferred by 10 minutes, they reach the limit after a week."""
+dead-letter queue have their own limits. Most other new messages come from deferring attempts, and from parking work
+items that are not due or cannot start in time. If an unavailable service defers every attempt by 10 minutes, a work
+item reaches the limit after a week."""
 
 
 @dataclass(frozen=True)
 class RedeliverPolicy:
     """Retries by redelivery of the same message, by default after 5 and 30 minutes.
 
-    After `max_attempts` attempts, the work item fails.
+    A longer Retry-After delay replaces these delays. If the message has no receives left, a new message is used. After
+    `max_attempts` attempts, the work item fails.
     """
 
     delays: tuple[float, ...] = (300, 1800)
@@ -103,7 +104,7 @@ class RequeuePolicy:
     """Retries with a new message for each retry.
 
     The n-th retry waits min(base * factor^n + U * jitter, cap) seconds, with U in [0, 1). If `attempt_delays` is set,
-    it waits the n-th of these delays, without jitter.
+    it waits the n-th of these delays, without jitter. A longer Retry-After delay replaces either delay.
     """
 
     base: float = 1
@@ -111,7 +112,7 @@ class RequeuePolicy:
     jitter: float = 1
     cap: float = 300
     max_attempts: int = 6
-    """Limit for work items that do not set their own."""
+    """Maximum number of attempts for work items that do not set their own limit."""
     unknown_is_transient: bool = False
     """Whether errors that are neither transient nor permanent are retried."""
     delays: tuple[float, ...] = (300, 1800)
@@ -159,7 +160,8 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
 def _requested_delay(error: BaseException, jitter: float) -> timedelta:
     """Return the Retry-After delay plus `jitter` seconds, or zero if the error has no Retry-After.
 
-    The service may return the same time to all clients. Without jitter, all retries would start together.
+    The delay is at most MAX_RETRY_AFTER, before jitter. The service may return the same time to all clients. Without
+    jitter, all retries would start together.
     """
     seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
     return min(MAX_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()

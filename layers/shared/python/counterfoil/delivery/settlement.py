@@ -96,7 +96,7 @@ class Settlement:
         Returns the dispositions of the settled attempts by work id.
 
         Raises:
-            CounterfoilError, StaleClaimError: no attempt was settled.
+            CounterfoilError: no attempt was settled, or it is unknown whether the attempts were settled.
             Exception: `run` raised it, and no attempt was settled.
         """
         settled: list[tuple[ReceivedMessage, Claim]] = []
@@ -119,7 +119,10 @@ class Settlement:
         return {claim.message.work_id: Disposition("succeeded", acknowledged=True) for _, claim in settled}
 
     def fail(self, record: ReceivedMessage, claim: Claim, error: BaseException) -> Disposition:
-        """Commit the retry policy's decision about a failed attempt, and return the message's disposition."""
+        """Settle an attempt that raised `error`, and return the message's disposition.
+
+        The retry policy decides about the work item, unless the claim is stale or the attempt is deferred.
+        """
         if isinstance(error, StaleClaimError):
             return self._handle_unsettled(record, error)
         if isinstance(error, DeferredError):
@@ -231,7 +234,7 @@ class Settlement:
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
-        """Record a success if the kind records every success, or if it follows a failure."""
+        """Record a successful or skipped attempt if it follows a failure or the kind records all."""
         if self._kind.records_successes or sql.has_failed(connection, self._kind, claim):
             self._record_attempt(connection, record, claim, outcome, self._clock())
 
@@ -273,7 +276,7 @@ class Settlement:
         return Disposition("failed", acknowledged=True, error=error, error_type=error_type)
 
     def handle_too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
-        """Fail an unclaimed work item that was parked MAX_MESSAGES_PER_REVISION times."""
+        """Fail an unclaimed work item whose revision has had MAX_MESSAGES_PER_REVISION new messages."""
         now = self._clock()
         error = _too_many_deferrals(
             "It was not due yet" if claim.status is ClaimStatus.NOT_DUE else "The invocation was about to end"
@@ -340,7 +343,10 @@ class Settlement:
         )
 
     def handle_database_unavailable(self, record: ReceivedMessage, error: BaseException) -> Disposition:
-        """Leave the message in the queue, because nothing could be committed."""
+        """Leave the message in the queue, because its work item could not be claimed or settled.
+
+        The policy's delay applies, except at the last receive.
+        """
         delays = self._policy.delays
         delay = delays[min(record.receives, len(delays)) - 1] if record.receives < MAX_RECEIVES else None
         return Disposition("unsettled", acknowledged=False, visible_in=delay, error=safe_message(error))
@@ -400,7 +406,7 @@ def fail_exhausted(
     """Fail a work item that has no attempts left. Returns the messages to send.
 
     Raises:
-        StaleClaimError: a newer claim exists.
+        StaleClaimError: the work item has changed since the claim was read.
     """
     new_claim, last_error = sql.claim_abandoned(connection, kind, claim, now)
     error_type, message = _describe_exhaustion(new_claim, max_attempts)

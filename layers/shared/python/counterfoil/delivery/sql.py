@@ -27,7 +27,7 @@ class ClaimStatus(StrEnum):
     RUNNING = "running"
     """Another attempt holds a lease that has not expired."""
     NOT_DUE = "not_due"
-    """The work item is pending, and next_attempt_at is in the future."""
+    """The work item is pending, and next_attempt_at is at least a second in the future."""
     EXHAUSTED = "exhausted"
     """No attempts are left: the lease of the last one expired, or the limit was lowered."""
     LEASE_EXPIRED = "lease_expired"
@@ -44,7 +44,7 @@ class Claim:
     message: Message
     tenant_id: UUID | None = None
     attempts: int = 0
-    """Number of attempts started, including this one."""
+    """Number of attempts started, including this one if the claim was granted."""
     token: int = 0
     """Token of this claim, or of the existing claim if this claim was not granted."""
     lease_expires_at: datetime | None = None
@@ -159,8 +159,8 @@ def enqueue_current(connection: Connection, kind: WorkKind, message: Message, no
 
     The row is older if the database lost transactions in a restore or failover. Its current message no longer exists,
     because it was acknowledged after a transaction that is now lost. Returns None if there is no such row. In both
-    cases the caller can acknowledge `message`: if the row has changed since the claim, the same transaction enqueued
-    a message.
+    cases the caller can acknowledge `message`: if the row has changed since the claim, the transaction that changed it
+    also enqueued a message.
     """
     row = connection.execute(
         kind.sql(_ENQUEUE_CURRENT),
@@ -365,8 +365,8 @@ RETURNING {claim_token}, {claimed_at}, {error}
 def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
     """Claim a work item without starting another attempt. Raises the same errors as `succeed`.
 
-    The claim is stale if a slow attempt has been deferred since it was read, because the work item then has an attempt
-    left. Returns the new claim, and the last settled attempt's error.
+    The claim is also stale if a slow attempt has since renewed its lease or been deferred. The work item is then
+    running, or has an attempt left. Returns the new claim, and the last settled attempt's error.
     """
     row = connection.execute(
         kind.sql(_CLAIM_ABANDONED),
@@ -462,7 +462,7 @@ SELECT coalesce(
 
 
 def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
-    """Return True if the latest recorded outcome before this attempt is a failure.
+    """Return True if the latest recorded outcome before this attempt, ignoring deferrals, is a failure.
 
     The first attempt at a new work item needs no query.
     """

@@ -124,8 +124,8 @@ class WorkKind:
     message. If the query is None, a message only identifies its work item. The `payload` in a body is stored only in
     the work item's row."""
     dependents_query: LiteralString | None = None
-    """Selects and locks the work items that can start when the work item `id` ends, with the columns id and whether the
-    work item may be deferred. None if work items of this kind do not wait for each other."""
+    """Selects and locks the work items that can start when the work item `id` ends. The columns are their id, and
+    whether they may be deferred. None if work items of this kind do not wait for each other."""
     records_successes: bool = False
     """Whether every successful attempt is recorded, because users see the history. For other kinds, only the first
     success after a failure is recorded."""
@@ -270,7 +270,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
     """Make the pending work items in `ids` due now, and enqueue messages, in the caller's transaction.
 
-    Earlier messages have an older send number, so consumers drop them.
+    Earlier messages have a lower send number, so consumers drop them.
     """
     kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()

@@ -17,7 +17,7 @@ TEMPERATURE = 0.0
 
 
 class PromptRejectedError(RejectedRequestError):
-    """A model's API rejects this prompt because of its content. Other prompts may succeed."""
+    """A model or its API rejects this prompt because of its content. Other prompts may succeed."""
 
 
 class UnsupportedTemperatureError(RejectedRequestError):

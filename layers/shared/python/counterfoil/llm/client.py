@@ -1,6 +1,6 @@
 """Calls to language and embedding models: retries, circuit breaker, response schemas and call log.
 
-Before a tenant's call is made, it is logged and counted against the budget of the UTC day, so calls from a crashed
+A tenant's call is logged and counted against the budget of the UTC day before it is made, so calls from a crashed
 process are counted. Documents and conversations have separate budgets. Each call gets an id in advance, so it is
 counted once even if calls are concurrent or a commit is unacknowledged. Embeddings are handled like other answers.
 """
@@ -94,11 +94,11 @@ class Budget:
     """Maximum number of calls per tenant and UTC day."""
 
     per_tenant: int
-    """Maximum calls for all documents, including embeddings."""
+    """Maximum number of calls for all documents, including embeddings."""
     per_document: int
-    """Maximum calls for one document."""
+    """Maximum number of calls for one document."""
     chats: int
-    """Maximum calls for all conversations."""
+    """Maximum number of calls for all conversations."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Budget":
@@ -138,7 +138,7 @@ class _Day:
 
 @dataclass(frozen=True)
 class Call:
-    """A call that has not been made yet."""
+    """Fields of a call that are known before it is made."""
 
     id: UUID
     tenant_id: UUID | None
@@ -349,12 +349,13 @@ class Llm:
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
         """Return the model's answer as an instance of `schema`, with the temperature and token counts.
 
-        Makes up to MAX_ATTEMPTS calls, with pauses of base x 2^n seconds. `deadline` is checked before each call,
-        because calls for superseded work items cost money. If the deadline is canceled, a pause ends immediately.
+        Makes up to MAX_ATTEMPTS calls. Pauses are base x 2^n seconds, up to MAX_BACKOFF_SECONDS, or the Retry-After
+        delay if that is longer. `deadline` is checked before each call, because calls for superseded work items cost
+        money. If the deadline is canceled, a pause ends immediately.
 
-        An answer that does not match the schema counts as a failed call, and is retried. No call starts if less than
-        MIN_SECONDS_LEFT remain. If a failed call opens the breaker, that call's error is raised, because a prompt that
-        always fails would otherwise be deferred forever.
+        An answer that does not match the schema counts as a failed call, and is retried. No call starts with less than
+        MIN_SECONDS_LEFT seconds remaining. If a failed call opens the breaker, that call's error is raised, because a
+        prompt that always fails would otherwise be deferred forever.
 
         Raises:
             ServiceUnavailableError, InvalidLlmResponseError: the last call failed.

@@ -22,7 +22,7 @@ class Channel(Protocol):
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
         """Return the recipients of a tenant's digests. `admins` are the email addresses of its admins.
 
-        PostgreSQL stores the recipients until the digest is purged, so they must be names or addresses, never secrets.
+        PostgreSQL stores the recipients until the digest is deleted, so they must be names or addresses, never secrets.
         """
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:

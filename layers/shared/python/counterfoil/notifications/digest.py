@@ -20,7 +20,7 @@ DOCUMENT_WORKERS = frozenset({"ingestion", "matching"})
 """Workers whose work id is a document's id."""
 WORK_ITEM_NOUNS = ("work item", "work items")
 OPERATION = "bulk"
-"""Replaces the worker's name if a bulk operation halted."""
+"""Replaces the worker's name if an operation was halted or paused automatically."""
 MAX_NAME_CHARS = 80
 MAX_ERROR_CHARS = 1000
 """Maximum length of an error in a digest."""

@@ -332,8 +332,8 @@ class Engine:
 
         Raises:
             DatabaseUnavailableError: this run ends. The next run continues the operations.
-            RuntimeError: steps of some operations failed, and the log contains the reasons. All other operations
-                continued.
+            RuntimeError: steps of some operations failed permanently, and the log contains the reasons. All other
+                operations continued.
         """
         with self._database.delivery() as connection:
             operations = store.unfinished(connection)

@@ -314,7 +314,8 @@ def change_state(
 ) -> Operation:
     """Pause, resume or cancel an operation, and add an audit entry.
 
-    Items that were already started continue, for up to 75 seconds. After a resume, the wait for a canary starts over.
+    Items that were already started are still processed. The last of them is due within 75 seconds. After a resume, the
+    wait for a canary starts over.
 
     Raises:
         OperationNotFoundError: the tenant has no such operation.

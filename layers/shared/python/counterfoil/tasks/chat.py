@@ -128,10 +128,10 @@ def append_user_message(
 
 
 def append_reply(connection: Connection, session_id: UUID, job_id: UUID, content: str, now: datetime) -> None:
-    """Append a job's reply.
+    """Append a task's reply.
 
     Raises:
-        StaleClaimError: the job already has a reply, or the conversation was deleted.
+        StaleClaimError: the task already has a reply, or the conversation was deleted.
     """
     row = connection.execute(
         _TAKE_NUMBER, {"session": session_id, "any_user": True, "user": None, "now": now}
@@ -175,7 +175,7 @@ def lock_session(connection: Connection, session_id: UUID, user_id: str | None) 
 def delete_session(connection: Connection, session_id: UUID, user_id: str | None, now: datetime, *, by: str) -> None:
     """Delete a user's conversation, in a transaction of its tenant.
 
-    Messages without a reply are canceled, so an attempt in progress loses its claim. A trigger on chat_session deletes
+    Its unfinished tasks are canceled, so an attempt in progress loses its claim. A trigger on chat_session deletes
     the tasks' payloads and results (migrations/0012.tasks.sql).
 
     Raises:
@@ -348,7 +348,7 @@ WHERE tokens <= %(budget)s ORDER BY number
 
 
 def pending_message(connection: Connection, job_id: UUID) -> PendingMessage | None:
-    """Return the message that a job answers, or None if it was deleted."""
+    """Return the message that a task answers, or None if the message was deleted."""
     row = connection.execute(_PENDING.encode(), [job_id]).fetchone()
     return None if row is None else PendingMessage(*row)
 

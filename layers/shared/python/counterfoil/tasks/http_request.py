@@ -1,7 +1,7 @@
 """`http_request` tasks: one call to a URL on the internet, and its response.
 
 This type is disabled unless HTTP_REQUEST_TASKS_ENABLED is set. The same egress rules apply as for webhooks: only public
-addresses and those on HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call that gets no response
+addresses and those on HTTP_REQUEST_ALLOWLIST are called, and redirects are not followed. A call that fails temporarily
 is repeated by the task's next attempt, with the same `Idempotency-Key`. A successful call is never repeated: parts of
 the response that cannot be stored are omitted.
 """

@@ -29,7 +29,7 @@ Payload = dict[str, JsonValue]
 
 
 class TooLargeError(RejectedRequestError):
-    """A payload exceeds the size limit."""
+    """A payload or result exceeds the size limit."""
 
     code = "payload_too_large"
 
@@ -113,7 +113,7 @@ def write(bucket: str, key: str, content: bytes) -> None:
     """Store a payload.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 rejected the object.
+        ServiceUnavailableError, RejectedRequestError: S3 did not store the object.
     """
     with aws.translate_errors():
         aws.client("s3").put_object(Bucket=bucket, Key=key, Body=content, ContentType="application/json")
@@ -141,7 +141,7 @@ def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
     """Delete up to 1000 payloads. Returns S3's error codes by key. Missing objects count as deleted.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 rejected the call.
+        ServiceUnavailableError, RejectedRequestError: the call to S3 failed.
     """
     request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
     with aws.translate_errors():

@@ -345,7 +345,10 @@ def show(connection: Connection, job_id: UUID) -> Task | None:
 
 
 def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = None) -> list[TaskAttempt]:
-    """Return the last `limit` attempts at a task, oldest first, in a transaction of its tenant."""
+    """Return the last `limit` attempts at a task (default: all), oldest first.
+
+    Runs in a transaction of the task's tenant.
+    """
     rows = connection.execute(
         """
         SELECT revision, number, started_at, ended_at, outcome, error, next_attempt_at FROM work_attempt
@@ -357,7 +360,7 @@ def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = N
 
 
 def find_dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
-    """Return the id of the task's dead letter, or None if it was purged or never existed.
+    """Return the id of the task's dead letter, or None if it was purged or does not exist.
 
     Runs in a transaction of the task's tenant.
     """

@@ -24,7 +24,7 @@ def echo(_attempt: TenantAttempt, payload: Echo, _services: Services) -> JsonVal
 
 ECHO = TaskType("echo", Echo, echo)
 TYPES = {type_.name: type_ for type_ in (ECHO, HTTP_REQUEST, CHAT_COMPLETION)}
-"""All task types by name, including disabled ones. A task runs even if its type was disabled after it was accepted."""
+"""All task types by name, including disabled ones. If a type is disabled, its accepted tasks still run."""
 
 
 def enabled_types(settings: Settings) -> list[str]:

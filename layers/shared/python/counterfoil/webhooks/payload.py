@@ -144,8 +144,8 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 def to_csv_cell(value: Any) -> str:
     """Return a cell's text, with an apostrophe before each part whose first character may be unsafe.
 
-    Safe characters are listed instead of unsafe ones, because spreadsheets treat more characters than OWASP lists
-    (= + - @, tab, carriage return) as the start of a formula or command. Numbers are unchanged.
+    Safe characters are listed instead of unsafe ones. Spreadsheets treat more characters than OWASP lists (= + - @,
+    tab, carriage return) as the start of a formula or command. Numbers are unchanged.
     """
     if value is None:
         return ""
@@ -188,7 +188,7 @@ def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> 
     """Write a job's files unless newer files exist. For offers, no CSV file is written.
 
     Raises:
-        ServiceUnavailableError, RejectedRequestError: S3 rejected a file.
+        ServiceUnavailableError, RejectedRequestError: a file could not be written.
     """
     files = [("json", "application/json", render_body(job))]
     if job.subject != "offers":
