@@ -60,10 +60,10 @@ def test_halted_bulk_operation_is_reported_on_both_channels():
     reason = "1 of the first 2 retries failed again."
     halted = digest(failure(worker="bulk", work_id=JOB, error=reason, attempts=0))
     assert slack_text(halted) == (
-        "*An operation on dead letters for Acme GmbH was halted*\n"
+        "*An operation on dead letters for Acme GmbH was stopped*\n"
         "Reason: 1 of the first 2 retries failed again.\n"
         "Tenant: Acme GmbH (acme, 0198c0de-0000-7000-8000-00000000000a)\n"
-        "Halted at: 2026-01-02 03:04:05 UTC\n"
+        "Stopped at: 2026-01-02 03:04:05 UTC\n"
         f"Operation: <https://console.example.com/operations/{JOB}?tenant=acme|{JOB}>\n"
         "Dead letters that it has not processed are unchanged."
     )

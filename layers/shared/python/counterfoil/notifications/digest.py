@@ -114,21 +114,21 @@ def render(digest: NotificationDigest, console_url: str | None, digest_seconds: 
 
 
 def _render_operation(digest: NotificationDigest, console_url: str | None) -> RenderedNotification:
-    """Return the text for a halted operation. If it halted more than once, report the latest halt."""
+    """Return the text for an operation that was halted or paused automatically. Report its latest stop."""
     failure = digest.first[-1]
     slug = digest.tenant.slug if digest.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
     fields = [
         NotificationField("Reason", to_one_line(failure.error, MAX_ERROR_CHARS)),
         NotificationField("Tenant", _tenant(digest.tenant)),
-        NotificationField("Halted at", _time(digest.last_failure_at)),
+        NotificationField("Stopped at", _time(digest.last_failure_at)),
         NotificationField("Operation", str(failure.job_id), url),
     ]
     if url is None:
         fields.append(NotificationField("Progress", f"counterfoil operations show {failure.job_id}"))
     closing = "Dead letters that it has not processed are unchanged."
     return RenderedNotification(
-        f"An operation on dead letters{_tenant_suffix(digest)} was halted", tuple(fields), closing
+        f"An operation on dead letters{_tenant_suffix(digest)} was stopped", tuple(fields), closing
     )
 
 
