@@ -165,7 +165,7 @@ CODES = {
 
 @pytest.mark.parametrize(("expected", "code"), [(cls, code) for cls, codes in CODES.items() for code in codes])
 @pytest.mark.parametrize("status", [400, 403, 409])
-def test_every_aws_error_code_is_classified(expected: type[Exception], code: str, status: int) -> None:
+def test_aws_error_codes_are_classified(expected: type[Exception], code: str, status: int) -> None:
     error_response: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     error = aws.translate_error(botocore.ClientError(error_response, "Call"))
 

@@ -73,7 +73,7 @@ def test_worker_without_tenant_sees_nothing(admin: Connection, worker: Connectio
         assert worker.execute(SQL("SELECT count(*) FROM {}").format(Identifier(table))).fetchone() == (0,), table
 
 
-def test_worker_sees_only_its_row_in_tenant(database: Database, own_tenant: Tenant, other_tenant: Tenant):
+def test_worker_sees_only_its_own_tenant(database: Database, own_tenant: Tenant, other_tenant: Tenant):
     with database.tenant(own_tenant.id) as connection:
         assert connection.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
 

@@ -173,7 +173,7 @@ def test_equal_traits_score_highest_and_opposites_lowest():
     assert compute_offers([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
 
-def test_user_outside_the_pool_gets_its_offers():
+def test_user_outside_the_pool_gets_offers():
     assert compute_offers([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
 
 

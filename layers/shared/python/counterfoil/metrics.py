@@ -37,7 +37,7 @@ class Metric(StrEnum):
     RETRIES = "Retries"
     """Failed attempts that will be retried."""
     DEFERRED = "Deferred"
-    """Attempts that were deferred for lack of time, or because a circuit breaker is open."""
+    """Attempts that were deferred, for example for lack of time or because a circuit breaker is open."""
     STALE_CLAIMS = "StaleClaims"
     """Attempts that stopped because their claim was stale."""
     SUPERSEDED = "Superseded"
@@ -76,7 +76,7 @@ class Metric(StrEnum):
     PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
     """Due work items whose message was resent because it may be lost."""
     OLDEST_PENDING_SECONDS = "OldestPendingSeconds", MetricUnit.Seconds
-    """Age of the oldest due work item."""
+    """Time since the oldest due work item became due."""
     WAITING_FOR_RETRY = "WaitingForRetry"
     """Pending work items with at least one earlier attempt."""
     PENDING_DEAD_LETTERS = "PendingDeadLetters"
@@ -120,7 +120,7 @@ class Metric(StrEnum):
 
     # Without dimensions. The watchdog writes it each hour.
     DUPLICATE_OFFERS = "DuplicateOffers"
-    """Offers that a user received twice for one date, in one pool or in two."""
+    """Offers that are duplicates or missing from the user's stored result. The number must be 0."""
 
     # By channel.
     NOTIFICATIONS_SENT = "NotificationsSent"

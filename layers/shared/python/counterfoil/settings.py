@@ -163,7 +163,8 @@ class Settings(BaseModel):
     llm_calls_per_document: int = Field(default=20, ge=0)
     """Maximum calls per document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
-    """Delay before the first retry of a call. It doubles with each retry, up to 8 seconds."""
+    """Delay before the first retry of a call. It doubles with each retry, up to 8 seconds, or the provider's
+    Retry-After delay if that is longer."""
 
     chat_system_prompt: str = "You are a helpful assistant. Answer in the language in which you are spoken to."
     """System prompt of `chat_completion` tasks."""
@@ -242,7 +243,7 @@ class Settings(BaseModel):
     breaker_failure_threshold: int = Field(default=5, ge=1)
     """Consecutive failures that open a circuit breaker."""
     breaker_open_seconds: float = Field(default=30, gt=0)
-    """Time before an open breaker becomes half-open. It doubles with each failed call, up to 10 minutes."""
+    """Time before an open breaker becomes half-open. It doubles with each failed probe, up to 10 minutes."""
     breaker_pause_after_seconds: float = Field(default=60, ge=0)
     """Outage duration of a service after which the queues of workers that require it are paused."""
 
