@@ -49,7 +49,7 @@ CREATE TABLE breaker (
     name       text PRIMARY KEY,                -- llm:<provider>, ocr:textract, webhook:<host>, destination:<id>
     generation bigint NOT NULL DEFAULT 0,       -- increases with each transition, so results of older calls are ignored
     failures   integer NOT NULL DEFAULT 0,      -- consecutive failures while closed
-    open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each lasts twice as long as the previous one
+    open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each doubles the time open, up to a limit
     opened_at  timestamptz,                     -- NULL: closed
     open_until timestamptz,                     -- no calls before this time; while is_probing: no other probe
     is_probing boolean NOT NULL DEFAULT false,

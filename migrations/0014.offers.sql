@@ -106,8 +106,8 @@ CREATE TABLE offer_shard (
     size             integer NOT NULL GENERATED ALWAYS AS (cardinality(users)) STORED,
     profiles         bytea CHECK (octet_length(profiles) = 76 * cardinality(users)),
     excluded         bytea,             -- excluded pairs of user and candidate, stored by the first attempt
-    completed        integer,           -- number of users with offers
-    failed           integer,           -- number of users without offers
+    completed        integer,           -- number of users whose offers were computed
+    failed           integer,           -- number of users with invalid profiles
     completed_at     timestamptz,       -- when it succeeded or failed
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,

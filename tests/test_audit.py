@@ -229,7 +229,10 @@ CHANGES = (
 
 
 def tampering_statements(kind: str, assignment: str, position: int, end: int, condition: str) -> list[str]:
-    """Return statements that change, remove (up to `end`), insert or move an entry at `position` in a chain."""
+    """Return statements that change, remove, insert or move an entry at `position` in a chain.
+
+    Entries are removed up to `end`.
+    """
     copied_columns = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )

@@ -6,8 +6,8 @@ An inventory consists of a manifest, its MD5 in `manifest.checksum`, and the dat
     SOURCE/ID/2026-11-24T01-00Z/manifest.checksum
     SOURCE/ID/data/UUID.csv.gz
 
-Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory is at
-least a day old. It may list deleted objects, and does not list new objects.
+Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory may
+be more than a day old. It can list deleted objects, and does not list new objects.
 
 A data file may be larger than one run can read. The file stays open between runs. A new process reopens it and skips
 the rows that were already read.

@@ -1,4 +1,4 @@
-"""Parsers read damaged files or reject them with known errors, including files that used to crash them."""
+"""Parsers read damaged files or reject them with known errors, even files of earlier crashes."""
 
 import subprocess
 import sys

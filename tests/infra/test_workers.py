@@ -230,5 +230,5 @@ def test_matching_has_a_permit_per_batch_message():
 
 
 @pytest.mark.parametrize(("row", "expected"), [(SOURCE, 12), (DLQ_CONSUMER, 4), (CLOCK, 1)])
-def test_queue_worker_uses_two_connections_beyond_permits(row: WorkerSpec, expected: int):
+def test_connections_per_invocation_depend_on_queue(row: WorkerSpec, expected: int):
     assert row.connections == expected

@@ -148,7 +148,10 @@ class TransactionOptions(NamedTuple):
 
 @lru_cache(maxsize=1_000)
 def _statements(options: TransactionOptions) -> bytes:
-    """Return the statements that begin a transaction. They are cached by options, which differ for each tenant."""
+    """Return the statements that begin a transaction.
+
+    They are cached by options, which differ for each tenant.
+    """
     composed = _OPEN.format(
         setting=options.setting,
         value=options.value,
@@ -304,7 +307,9 @@ class Database:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, max_connections: int = 4) -> "Database":
-        """Return the database at DATABASE_URL (local cloud), or at DATABASE_HOST with IAM tokens for DATABASE_USER.
+        """Return the database at DATABASE_URL, or at DATABASE_HOST with IAM tokens for DATABASE_USER.
+
+        The local cloud sets DATABASE_URL.
 
         Raises:
             InvalidSettingsError: neither is set.

@@ -75,7 +75,7 @@ class AlarmState:
     """An alarm in state ALARM."""
 
     name: str
-    """Name without ALARM_PREFIX: the worker's name followed by the name of a runbook page."""
+    """Name without ALARM_PREFIX, such as `matching-queue-depth` or `dead-letter-rate`."""
     since: datetime | None
     description: str | None
 
@@ -117,7 +117,10 @@ def _message_counts(client: Any, url: str) -> Sequence[int]:
 
 
 def firing_alarms() -> list[AlarmState] | None:
-    """Return up to MAX_ALARMS alarms in state ALARM, sorted by name, or None if CloudWatch does not answer."""
+    """Return up to MAX_ALARMS alarms in state ALARM, sorted by name.
+
+    Returns None if CloudWatch does not answer.
+    """
 
     def describe() -> list[AlarmState]:
         cloudwatch = aws.client("cloudwatch")

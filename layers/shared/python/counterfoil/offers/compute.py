@@ -180,7 +180,7 @@ class Pool:
         self._eligible: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
-        """Return the indexes in `columns` of candidates for users in this preference group (`preference_groups`)."""
+        """Return the indexes in `columns` of candidates for a preference group (`preference_groups`)."""
         if kind not in self._eligible:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
             is_match = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)

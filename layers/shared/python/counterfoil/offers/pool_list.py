@@ -55,9 +55,7 @@ class OfferPool:
     ]
     late_users: Annotated[
         int,
-        Field(
-            description="Number of users whose offers were missing at 10:00, or for late users an hour after they joined."
-        ),
+        Field(description="Number of users whose offers were missing at 10:00, or an hour after late users joined."),
     ]
 
 
