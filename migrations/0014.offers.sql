@@ -292,7 +292,7 @@ $duplicates$;
 REVOKE ALL ON FUNCTION count_duplicate_offers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
--- Deletes users' pinned profiles after a week, long after their offers were computed.
+-- Deletes shards' pinned profiles and exclusions after a week, long after the offers were computed.
 CREATE FUNCTION clear_expired_pools(max_rows integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
     WITH cleared AS (
