@@ -33,9 +33,9 @@ from counterfoil.errors import CounterfoilError, RejectedRequestError, Transient
 from counterfoil.http import run_with_deadline
 
 BATCH_ROWS = 1000
-"""Rows per batch."""
+"""Maximum number of rows per batch."""
 CHUNK = 4 * 1024 * 1024
-"""Bytes per range request."""
+"""Maximum size of a range request in bytes."""
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.checksum"
 MIN_SECONDS_LEFT = 2.0

@@ -35,7 +35,7 @@ from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.steps import run_all
 
 VERSIONS_PER_CALL = 1000
-"""Object versions per call, the maximum that S3 returns."""
+"""Number of object versions per call: the maximum that S3 returns."""
 MAX_CALLS = 10
 """Maximum calls per run and prefix, which cover 14.4 million versions a day."""
 LISTING_INTERVAL = timedelta(minutes=5)

@@ -107,9 +107,9 @@ class _State:
     read_at: datetime
     generation: int = 0
     failures: int = 0
-    """Consecutive failures while closed."""
+    """Number of consecutive failures while closed."""
     open_count: int = 0
-    """Consecutive openings without a response; 0 while closed."""
+    """Number of consecutive openings without a response; 0 while closed."""
     opened_at: datetime | None = None
     open_until: datetime | None = None
     is_probing: bool = False
