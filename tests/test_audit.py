@@ -285,7 +285,7 @@ def test_tampering_is_detected_at_its_position(
 
 
 @pytest.mark.parametrize(("end", "expected"), [(1, 1), (5, 1), (3, 1)])
-def test_deleted_first_entries_are_detected(
+def test_deletion_of_first_entries_is_detected(
     end: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
 ):
     for _ in range(5):

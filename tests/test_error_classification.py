@@ -187,7 +187,7 @@ def status_of_http(status: int) -> None:
 
 
 @pytest.mark.parametrize("translate", [status_of_aws, status_of_http])
-def test_every_http_status_is_classified(translate: Callable[[int], None]) -> None:
+def test_every_unsuccessful_http_status_is_classified(translate: Callable[[int], None]) -> None:
     outcomes = {status: outcome(lambda status=status: translate(status))[0] for status in range(300, 600)}  # type: ignore[misc]
 
     assert {status for status, cls in outcomes.items() if cls is ServiceUnavailableError} == {

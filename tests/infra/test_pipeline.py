@@ -20,7 +20,7 @@ from tests.infra.synthesis import Synthesis, Template
 
 
 @rows
-def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpec):
+def test_only_queue_workers_have_queue_and_dlq(pipeline: Template, row: WorkerSpec):
     names = {queue["QueueName"] for queue in pipeline.resources("AWS::SQS::Queue").values()}
     if not row.has_queue:
         assert row.resource_name not in names
@@ -41,7 +41,7 @@ def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpe
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.has_retry_queue], ids=lambda row: row.name)
-def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: WorkerSpec):
+def test_retry_queue_has_main_queues_settings_and_dlq(pipeline: Template, row: WorkerSpec):
     main, retries = (pipeline.named_resource("AWS::SQS::Queue", name) for name in queues_of([row]))
 
     assert pipeline.resolve(retries | {"QueueName": ""}) == pipeline.resolve(main | {"QueueName": ""})

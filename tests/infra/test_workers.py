@@ -192,7 +192,7 @@ def test_worker_may_always_send_to_its_own_queue():
     assert [row.name for row in targets([SOURCE, SINK], replace(SOURCE, sends_to=("sink",)))] == ["source", "sink"]
 
 
-def test_every_queue_includes_later_rows():
+def test_all_queues_include_queues_of_later_rows():
     rows = [SOURCE, DLQ_CONSUMER, CLOCK, SINK]
 
     assert targets(rows, DLQ_CONSUMER) == mappings(rows, DLQ_CONSUMER) == queue_workers(rows) == [SOURCE, SINK]

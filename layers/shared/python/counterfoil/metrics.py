@@ -102,7 +102,7 @@ class Metric(StrEnum):
     UPLOADS_WITHOUT_EVENT = "UploadsWithoutEvent"
     """Uploads and mail whose S3 event was lost. Each counts once, as soon as its event can no longer arrive."""
     UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
-    """Time since the last complete bucket listing began. A lost upload is found within this time."""
+    """Time since the last complete bucket listing or inventory began. Later lost uploads may not be found yet."""
 
     # Without dimensions. The watchdog writes them each minute: users by the state of their offers for the current local
     # date.
@@ -136,7 +136,7 @@ class Metric(StrEnum):
     POOLS_PINNED = "PoolsPinned"
     """Pools that were pinned, or extended by shards of late users."""
     POOLS_NOT_PINNED = "PoolsNotPinned"
-    """Pools that failed, or that the scheduler had no time for."""
+    """Pools or tenants that failed, or that the scheduler had no time for."""
 
     # Without dimensions, from a deployment's migrations.
     DEPLOYMENTS = "Deployments"
