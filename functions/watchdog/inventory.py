@@ -93,7 +93,7 @@ class Inventories:
 
         Raises:
             InventoryError: the manifest is damaged.
-            ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 is unavailable.
+            ServiceUnavailableError, RejectedRequestError: S3 did not return the list or the manifest.
         """
         listing = self._list(time_left, Prefix=self._folder, Delimiter="/")
         folders = [entry["Prefix"] for entry in listing.get("CommonPrefixes", ()) if _FOLDER.search(entry["Prefix"])]
@@ -110,7 +110,7 @@ class Inventories:
 
         Raises:
             InventoryError: the manifest is missing or damaged.
-            ServiceUnavailableError, TimeoutError: S3 is unavailable.
+            ServiceUnavailableError: S3 is unavailable.
         """
         checksum = self._read_object(manifest.replace(MANIFEST, CHECKSUM), time_left).decode("ascii", "replace").strip()
         content = self._read_object(manifest, time_left)
@@ -137,7 +137,7 @@ class Inventories:
 
         Raises:
             InventoryError: the file is missing or damaged.
-            ServiceUnavailableError, TimeoutError: S3 is unavailable.
+            ServiceUnavailableError: S3 is unavailable.
         """
         file = inventory.files[number]
         if self._open is None or self._open.key != file.key or start < self._open.first_row:

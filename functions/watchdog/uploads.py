@@ -192,8 +192,8 @@ class _Run:
     def age(self, table: str) -> float:
         """Return the seconds since the start of the last complete listing or inventory.
 
-        If the prefixes differ, the oldest one counts. Before the first is complete, its own start counts. Returns 0 if
-        none has started.
+        If the prefixes differ, the oldest one counts. Until the first one is complete, its own start counts. Returns 0
+        if none has started.
         """
         with self._database.delivery() as connection:
             ((since,),) = connection.execute(SQL(_COMPLETE_SINCE).format(Identifier(table)), [self._bucket]).fetchall()

@@ -127,7 +127,7 @@ def translate_errors() -> Iterator[None]:
 Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
 SECRET_CACHE_SECONDS = 300.0
-"""Cache TTL of secrets, which can be changed while processes are running."""
+"""Cache TTL of secrets. A secret can change while processes are running."""
 
 logger = Logger()
 
