@@ -50,7 +50,8 @@ class AlarmSpec:
     """
 
     name: str
-    """Name of the alarm, its threshold setting and its runbook page. In CloudWatch: `counterfoil-{worker}-{name}`."""
+    """Name of the alarm, its threshold setting and its runbook page. In CloudWatch: `counterfoil-{worker}-{name}`, or
+    `counterfoil-{name}` for a single alarm about all workers."""
     summary: str
     """Sentence with the placeholders {worker} and {threshold}."""
     scope: Scope

@@ -36,7 +36,7 @@ COMMAND_LINE = tuple(f"http://localhost:{port}/callback" for port in (18400, 184
 """Callback URLs of `counterfoil login`. Cognito permits HTTP only for localhost, and compares the whole URL."""
 DISCOVERY = "/.well-known/openid-configuration"
 WORKDAY_HOURS = 12
-"""Hours until a user must sign in again. Each token expires after an hour."""
+"""Hours until a user must sign in again. On AWS, each token expires after an hour."""
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,9 @@ class WorkerSpec:
     writes: tuple[str, ...] = ()
     """Prefixes in the uploads bucket that the worker may write. S3 sends no events for these objects."""
     removes: tuple[str, ...] = ()
-    """Prefixes in the uploads bucket where the worker may delete objects and abort multipart uploads."""
+    """Prefixes in the uploads bucket where the worker may delete objects, but not their versions."""
     erases: tuple[str, ...] = ()
-    """Prefixes in the uploads bucket whose object versions the worker may delete."""
+    """Prefixes in the uploads bucket where the worker may delete object versions and abort multipart uploads."""
     upload_prefixes: tuple[str, ...] = ()
     """Prefixes in the uploads bucket for which the worker may create upload forms."""
     database_user: DatabaseUser = "counterfoil_worker"
@@ -285,7 +285,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
         description="computes and stores a day's offers for a shard of users, and notifies destinations",
         trigger=Trigger.OUTBOX,
         timeout=300,
-        memory=3538,  # two vCPUs; a pool of a million people needs a gigabyte
+        memory=3538,  # two vCPUs; a pool of a million users needs a gigabyte
         reserved_concurrency=4,
         maximum_concurrency=2,
         batch_size=1,
@@ -298,7 +298,7 @@ WORKERS: tuple[WorkerSpec, ...] = (
     ),
     WorkerSpec(
         name="dead_letters",
-        description="settles messages in dead-letter queues: archives them, or returns unattempted messages",
+        description="settles messages in dead-letter queues: returns them while attempts are left, or archives them",
         trigger=Trigger.DEAD_LETTER_QUEUES,
         timeout=60,
         memory=512,
@@ -411,7 +411,7 @@ def cap_concurrency(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tup
 
 
 def shorten_timeouts(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
-    """Return the rows with timeouts limited to `timeout` seconds, for tests that exceed them on purpose."""
+    """Return the rows with timeouts of queue-fed workers limited, for tests that exceed them on purpose."""
 
     def shorten(row: WorkerSpec) -> WorkerSpec:
         if not row.has_event_source_mapping or row.timeout <= timeout:

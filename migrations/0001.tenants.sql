@@ -43,7 +43,7 @@ CREATE INDEX tenant_address_by_tenant ON tenant_address (tenant_id);
 CREATE TABLE rate_limit_bucket (
     tenant_id   uuid REFERENCES tenant (id) ON DELETE CASCADE,  -- NULL: for changes that affect all tenants
     user_hash   bytea CHECK (octet_length(user_hash) = 32),     -- SHA-256 of the caller; NULL: the whole tenant
-    tokens      double precision NOT NULL CHECK (tokens >= 0),  -- at refilled_at, one per request
+    tokens      double precision NOT NULL CHECK (tokens >= 0),  -- at refilled_at; a read takes one per 100 ms
     refilled_at timestamptz NOT NULL,
     purpose     text NOT NULL DEFAULT 'change' CHECK (purpose IN ('change', 'read')),
     UNIQUE NULLS NOT DISTINCT (tenant_id, user_hash, purpose)

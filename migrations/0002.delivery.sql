@@ -4,7 +4,8 @@
 CREATE SEQUENCE claim_token AS bigint;
 GRANT USAGE ON SEQUENCE claim_token TO counterfoil_worker, counterfoil_delivery;
 
--- Messages to send to workers' queues. A message contains only the work item's id, revision and send number.
+-- Messages to send to workers' queues. Except for tasks, a message contains only the work item's id, revision and send
+-- number.
 CREATE TABLE outbox (
     id           uuid PRIMARY KEY DEFAULT uuidv7(),
     tenant_id    uuid REFERENCES tenant (id) ON DELETE CASCADE,
@@ -43,13 +44,13 @@ CREATE INDEX work_attempt_by_work ON work_attempt (work_id, worker, ended_at);
 CREATE INDEX work_attempt_by_age ON work_attempt (ended_at);
 CREATE INDEX work_attempt_by_tenant ON work_attempt (tenant_id);
 
--- Circuit breakers. They do not belong to a tenant, because an unavailable service affects all tenants. Processes read
--- and change them in transactions of the delivery role. The worker role cannot see them.
+-- Circuit breakers. They do not belong to a tenant, because tenants share all services except destinations. Processes
+-- read and change them in transactions of the delivery role. The worker role cannot see them.
 CREATE TABLE breaker (
     name       text PRIMARY KEY,                -- llm:<provider>, ocr:textract, webhook:<host>, destination:<id>
     generation bigint NOT NULL DEFAULT 0,       -- increases with each transition, so results of older calls are ignored
     failures   integer NOT NULL DEFAULT 0,      -- consecutive failures while closed
-    open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each lasts twice as long as the previous one
+    open_count integer NOT NULL DEFAULT 0,      -- consecutive openings; each doubles the time open, up to a limit
     opened_at  timestamptz,                     -- NULL: closed
     open_until timestamptz,                     -- no calls before this time; while is_probing: no other probe
     is_probing boolean NOT NULL DEFAULT false,

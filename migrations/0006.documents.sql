@@ -10,7 +10,7 @@ CREATE TABLE acquisition_job (
     bucket           text NOT NULL,
     key              text NOT NULL,
     version          text,  -- object version, if the bucket is versioned
-    sequencer        text,  -- NULL: the event was lost, and the object was found by listing the bucket
+    sequencer        text,  -- NULL: no event has arrived, and the object was found by listing the bucket
     size             bigint NOT NULL,
     created_at       timestamptz NOT NULL,
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),

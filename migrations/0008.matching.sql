@@ -90,8 +90,9 @@ CREATE INDEX match_decision_by_a ON match_decision (document_a_id, document_b_id
 CREATE INDEX match_decision_by_b ON match_decision (document_b_id);
 CREATE INDEX match_decision_by_transaction ON match_decision (tenant_id, written_by_xid);
 
--- Reviews of documents with matches that neither the rules nor a language model could decide. The row is written with
--- the matches, and remains when they are no longer ambiguous.
+-- Reviews of documents with matches that neither the rules nor a language model could decide, and of skipped documents
+-- whose match a reviewer must choose. The row is written with the matches, and remains when they are no longer
+-- ambiguous.
 CREATE TABLE document_review (
     document_id       uuid PRIMARY KEY,
     tenant_id         uuid NOT NULL,

@@ -164,8 +164,9 @@ CREATE POLICY delivery ON document_deletion FOR SELECT TO counterfoil_delivery U
 GRANT SELECT (document_id, tenant_id) ON document_deletion TO counterfoil_delivery;
 GRANT SELECT, INSERT, UPDATE (closed_at, replacement_id) ON document_replacement TO counterfoil_worker;
 
--- Returns a text's words: letters and digits of any alphabet, in lower case, independently of the database's collation.
--- Words are truncated to 64 characters. At most 64 words are returned, the first in sorted order.
+-- Returns the words in the first 4,000 characters of a text: letters and digits of any alphabet, in lower case,
+-- independently of the database's collation. Words are truncated to 64 characters. At most 64 words are returned, the
+-- first in sorted order.
 CREATE FUNCTION tokenize(value text) RETURNS SETOF text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp AS $words$
     SELECT DISTINCT left(word, 64) COLLATE "default"

@@ -34,14 +34,14 @@ CREATE UNIQUE INDEX destination_secret_expiring ON destination_secret (destinati
 -- Jobs that deliver a cluster, a document or a shard of offers to a destination. A newer state is a new revision of the
 -- same job.
 CREATE TABLE output_job (
-    id               uuid PRIMARY KEY,  -- UUIDv5 of destination and subject
+    id               uuid PRIMARY KEY,  -- derived from destination and subject
     tenant_id        uuid NOT NULL,
     destination_id   uuid NOT NULL,
     subject          text NOT NULL CHECK (subject IN ('cluster', 'document', 'offers')),
     subject_id       uuid NOT NULL,  -- no foreign key, because removals are delivered too
     schema_version   integer NOT NULL,  -- schema version of this revision's body
     payload          jsonb NOT NULL,
-    payload_revision integer NOT NULL DEFAULT 1,  -- revision that last changed the payload
+    payload_revision integer NOT NULL DEFAULT 1,  -- increases with each change of the payload
     requested_at     timestamptz NOT NULL,  -- when the payload last changed
     delivered_at     timestamptz,
     response_status  integer,

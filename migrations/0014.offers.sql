@@ -106,8 +106,8 @@ CREATE TABLE offer_shard (
     size             integer NOT NULL GENERATED ALWAYS AS (cardinality(users)) STORED,
     profiles         bytea CHECK (octet_length(profiles) = 76 * cardinality(users)),
     excluded         bytea,             -- excluded pairs of user and candidate, stored by the first attempt
-    completed        integer,           -- number of users with offers
-    failed           integer,           -- number of users without offers
+    completed        integer,           -- number of users whose offers were computed
+    failed           integer,           -- number of users with invalid profiles
     completed_at     timestamptz,       -- when it succeeded or failed
     status           text DEFAULT 'pending' CHECK (status IN ('pending', 'in-progress', 'succeeded', 'failed')),
     error            text,
@@ -292,7 +292,7 @@ $duplicates$;
 REVOKE ALL ON FUNCTION count_duplicate_offers FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION count_duplicate_offers TO counterfoil_delivery;
 
--- Deletes users' pinned profiles after a week, long after their offers were computed.
+-- Deletes shards' pinned profiles and exclusions after a week, long after the offers were computed.
 CREATE FUNCTION clear_expired_pools(max_rows integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $body$
     WITH cleared AS (

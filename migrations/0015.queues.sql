@@ -33,7 +33,7 @@ CREATE TABLE queue_pause (
     reason     text NOT NULL,
     changed_by text NOT NULL,
     changed_at timestamptz NOT NULL,
-    is_applied boolean NOT NULL DEFAULT false,  -- whether the event source mappings match this row
+    is_applied boolean NOT NULL DEFAULT false,  -- whether the request was applied to all mappings
     version    integer NOT NULL DEFAULT 1       -- increases with each change; callers send the version that they read
 );
 GRANT SELECT, INSERT, UPDATE ON queue_pause TO counterfoil_delivery;

@@ -144,8 +144,8 @@ REVOKE ALL ON FUNCTION tenant_tables FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tenant_tables TO counterfoil_maintenance;
 
 -- Deletes up to `max_rows` rows of a tenant that is being erased from one table. If the table has no index on
--- tenant_id, up to `max_rows` pages are read instead. Returns true if no rows are left, or NULL if other transactions
--- lock rows.
+-- tenant_id, up to `max_rows` pages are read instead. Returns true if no rows are left, NULL if other transactions lock
+-- rows, and otherwise false.
 CREATE FUNCTION erase_tenant_rows(erased_tenant_id uuid, target_table name, max_rows integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
 AS $body$

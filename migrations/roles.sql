@@ -4,8 +4,8 @@
 --   counterfoil_owner     owns every table. Migrations run as this role. Row-level security applies to it too (FORCE).
 --   counterfoil_delivery  cannot log in. Sees the states of all tenants' work items, but no content. There is one
 --                         exception: task_messages() returns task messages with their payloads, because this role
---                         sends them. A payload can be read only while an outbox row refers to its task.
---   counterfoil_worker    functions that process documents. A transaction sees one tenant. It switches to the delivery
+--                         sends them. A payload can be read only while an unsent outbox row refers to its task.
+--   counterfoil_worker    functions that process work items. A transaction sees one tenant. It switches to the delivery
 --                         role only explicitly (SET LOCAL ROLE), to claim work items of several tenants together.
 --   counterfoil_api       the API: a worker that may also set up tenants.
 --   counterfoil_maintenance    functions that maintain delivery (watchdog, dead_letters). Always has the delivery role.

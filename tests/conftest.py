@@ -38,7 +38,7 @@ def pytest_runtest_setup() -> None:
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Assign tests to processes by file, and end-to-end tests by the cloud that they share."""
+    """Assign tests to processes by file or folder, and end-to-end tests by the cloud that they share."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = next((folder for folder in SINGLE_PROCESS_FOLDERS if nodeid.startswith(folder)), None)

@@ -103,7 +103,10 @@ def pdf_with_xml() -> bytes:
 
 
 def zip_of_blanks() -> bytes:
-    """Return a ZIP file of about 1 MB with 50 MiB files, each just below the maximum compression ratio."""
+    """Return a ZIP file of about 1 MB with five files of 50 MiB.
+
+    Each is just below the maximum compression ratio.
+    """
     content = b"<a>" + b" " * (50 * MEBIBYTE)
     noise = Random(1).randbytes(len(content) // 190)
     packed = io.BytesIO()

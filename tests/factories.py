@@ -27,7 +27,7 @@ def make_tenant(connection: Connection, slug: str = "acme") -> UUID:
 
 
 def make_source(connection: Connection, tenant_id: UUID) -> UUID:
-    """Create a source with its acquisition job and return its id."""
+    """Create a source with its acquisition job, and return the source's id."""
     job_id = uuid4()
     connection.execute(
         """

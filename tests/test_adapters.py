@@ -122,7 +122,7 @@ def test_unreachable_server_raises_unavailable(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
-def test_session_ended_by_operator_raises_unavailable(database: Database, admin: Connection, end: str) -> None:
+def test_query_stopped_by_operator_raises_unavailable(database: Database, admin: Connection, end: str) -> None:
     def transact() -> None:
         with database.delivery() as connection:
             pid = connection.info.backend_pid
@@ -152,8 +152,8 @@ def test_lock_timeout_raises_conflict(
         assert outcome(transact)[0] is ConflictError
 
 
-def test_stale_prepared_statement_raises_conflict_once(database_url: str, admin: Connection) -> None:
-    """A prepared statement is stale if it was deallocated or its columns have changed."""
+def test_invalid_prepared_statement_raises_conflict_once(database_url: str, admin: Connection) -> None:
+    """A prepared statement is invalid if it was deallocated or its columns have changed."""
     admin.execute("CREATE TABLE thing (a int); GRANT SELECT ON thing TO PUBLIC")
     database = Database(database_url, max_connections=1)
     runs: list[int] = []
@@ -292,7 +292,9 @@ FAULTS: dict[str, tuple[bytes | None, type[Exception] | None, type[Exception] | 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty_servers.ScriptedServer, fault: str) -> None:
+def test_faulty_aws_responses_are_classified_without_quoting(
+    service: faulty_servers.ScriptedServer, fault: str
+) -> None:
     service.response, s3_error, sqs_error = FAULTS[fault]
 
     def change_visibility() -> None:
@@ -308,9 +310,7 @@ def test_faulty_aws_responses_raise_counterfoil_errors(service: faulty_servers.S
     assert "secret" not in read_outcome[1] + change_outcome[1]
 
 
-def test_unreadable_sqs_response_leaves_messages_in_outbox(
-    service: faulty_servers.ScriptedServer, database: Database
-) -> None:
+def test_unreadable_sqs_response_counts_as_unsent(service: faulty_servers.ScriptedServer, database: Database) -> None:
     outbox = Outbox(database, {"matching": f"http://{faulty_servers.HOST}:{service.port}/0/queue"}, clock=lambda: NOW)
     service.response = faulty_servers.http_response(200, b"[1]")
 

@@ -201,7 +201,7 @@ def test_database_rejects_entry_not_following_last(forged: str, record: Record, 
         "DELETE FROM audit_head",
     ],
 )
-def test_entries_cannot_be_changed_by_any_role(
+def test_audit_trail_cannot_be_changed_by_any_role(
     statement: str, role: str | None, record: Record, verify: Verify, admin: Connection
 ):
     record()
@@ -229,7 +229,10 @@ CHANGES = (
 
 
 def tampering_statements(kind: str, assignment: str, position: int, end: int, condition: str) -> list[str]:
-    """Return statements that change, remove, insert or move an entry at `position` in a chain."""
+    """Return statements that change, remove, insert or move an entry at `position` in a chain.
+
+    Entries are removed up to `end`.
+    """
     copied_columns = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"
     )
@@ -282,7 +285,7 @@ def test_tampering_is_detected_at_its_position(
 
 
 @pytest.mark.parametrize(("end", "expected"), [(1, 1), (5, 1), (3, 1)])
-def test_deleted_first_entries_are_detected(
+def test_deletion_of_first_entries_is_detected(
     end: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
 ):
     for _ in range(5):

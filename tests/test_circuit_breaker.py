@@ -139,7 +139,7 @@ def test_calls_started_before_opening_do_not_affect_breaker(start: Start, clock:
     assert start().open_breakers() == opened
 
 
-def test_calls_from_earlier_outage_do_not_affect_breaker(start: Start, clock: Clock) -> None:
+def test_calls_spanning_an_outage_do_not_affect_breaker(start: Start, clock: Clock) -> None:
     failure, success = start().guard(LLM), start().guard(LLM)
     failure.__enter__()
     success.__enter__()
@@ -177,7 +177,7 @@ def test_failed_probes_double_duration_up_to_ten_minutes(breakers: ProcessBreake
     assert breakers.open_breakers()[LLM].since == opened_at  # several failed probes still count as one outage
 
 
-def test_probe_interval_is_capped_at_ten_minutes() -> None:
+def test_ten_minute_cap_allows_longer_configured_duration() -> None:
     assert open_seconds(50_000, 30.0, None) == timedelta(minutes=10)
     assert open_seconds(50_000, 3600.0, None) == timedelta(hours=1)  # the configured duration may exceed the cap
     assert open_seconds(2, 0.01, None) == timedelta(seconds=0.02)
@@ -187,7 +187,7 @@ def test_probe_interval_is_capped_at_ten_minutes() -> None:
     ("retry_after", "seconds"),
     [(None, 30), (0, 30), (-5, 30), (29, 30), (31, 31), (3599, 3599), (86_400, 3600), (inf, 3600), (nan, 3600)],
 )
-def test_retry_after_is_capped_at_one_hour(
+def test_longer_retry_after_applies_up_to_one_hour(
     retry_after: float | None, seconds: float, breakers: ProcessBreakers, clock: Clock
 ) -> None:
     fail(breakers, FAILURES, retry_after)
@@ -216,7 +216,7 @@ def test_answered_probe_closes_breaker(error: Exception | None, start: Start, cl
     assert rejected_until(first) == clock() + timedelta(seconds=30)  # the open duration is reset as well
 
 
-def test_calls_during_probe_wait_briefly(start: Start, clock: Clock) -> None:
+def test_calls_during_probe_are_rejected_briefly(start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.advance(seconds=31)
     with start().guard(LLM):
@@ -239,7 +239,7 @@ def test_lost_probe_is_replaced_by_next_call(start: Start, clock: Clock) -> None
 
 
 @pytest.mark.parametrize("error", INCONCLUSIVE_ERRORS, ids=lambda error: type(error).__name__)
-def test_inconclusive_probe_lets_next_caller_probe(error: BaseException, start: Start, clock: Clock) -> None:
+def test_inconclusive_probe_lets_next_call_probe(error: BaseException, start: Start, clock: Clock) -> None:
     fail(start(), FAILURES)
     clock.advance(seconds=30)
     assert call(start(), error)
@@ -331,7 +331,7 @@ def test_slow_call_rereads_breaker_without_writing(breakers: ProcessBreakers, ad
     assert admin.execute(snapshot_query).fetchone() == snapshot_before
 
 
-def test_rejected_batch_reads_breaker_once(breakers: ProcessBreakers) -> None:
+def test_rejected_calls_read_breaker_once(breakers: ProcessBreakers) -> None:
     fail(breakers, FAILURES)
     transactions_before = breakers.process.transactions
     for _ in range(10):
@@ -418,7 +418,7 @@ def test_listing_open_breakers_raises_if_database_unavailable(breakers: ProcessB
         breakers.open_breakers()
 
 
-def test_breaker_thresholds_are_configurable(database: Database) -> None:
+def test_breaker_limits_come_from_settings(database: Database) -> None:
     values = {"breaker_failure_threshold": "2", "breaker_open_seconds": "1000"}
     breakers = Breakers.from_settings(Settings.model_validate(values), database)
     fail(breakers, 2)

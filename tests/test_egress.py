@@ -1,4 +1,4 @@
-"""Calls to tenants' URLs connect only to public addresses that were checked."""
+"""Calls to tenants' URLs connect only to checked addresses, which are public or allowlisted."""
 
 import socket
 import ssl
@@ -124,7 +124,7 @@ def test_public_address_is_chosen_from_several():
         (("https", NAME, 5432), "on port 5432"),
     ],
 )
-def test_unsupported_schemes_and_ports_are_rejected(url: tuple[str, str, int], reason: str):
+def test_invalid_scheme_host_or_port_is_rejected(url: tuple[str, str, int], reason: str):
     with pytest.raises(RejectedRequestError, match=reason):
         address("8.8.8.8", url=url)
 
@@ -189,7 +189,7 @@ def test_ipv4_addresses_come_first(monkeypatch: pytest.MonkeyPatch):
         "https://bücher.example/",
     ],
 )
-def test_allowed_url_is_accepted_without_resolving(url: str):
+def test_permitted_url_passes_check_without_resolving(url: str):
     assert Egress((*LOOPBACK, "inside:80"), Resolver()).rejection_reason(url) is None
 
 
@@ -212,7 +212,7 @@ def test_allowed_url_is_accepted_without_resolving(url: str):
         ("https://x.example/" + "a" * 2048, "more than 2048"),
     ],
 )
-def test_invalid_url_is_rejected_without_resolving(url: str, reason: str):
+def test_invalid_or_forbidden_url_is_rejected_without_resolving(url: str, reason: str):
     rejection_reason = Egress(LOOPBACK, Resolver()).rejection_reason(url)
     assert rejection_reason is not None
     assert reason in rejection_reason
@@ -314,7 +314,7 @@ def test_slow_resolver_counts_toward_timeout(scripted_server: Server):
 
 
 @pytest.mark.parametrize("url", ["https://", "https:///x", "//x", "", "gopher://x/", "https://x:y/"])
-def test_malformed_url_is_rejected(url: str):
+def test_malformed_or_unsupported_url_is_rejected(url: str):
     with pytest.raises(RejectedRequestError):
         Egress((), Resolver(["8.8.8.8"])).post(url, b"", {})
 

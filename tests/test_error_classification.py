@@ -165,7 +165,7 @@ CODES = {
 
 @pytest.mark.parametrize(("expected", "code"), [(cls, code) for cls, codes in CODES.items() for code in codes])
 @pytest.mark.parametrize("status", [400, 403, 409])
-def test_every_aws_error_code_is_classified(expected: type[Exception], code: str, status: int) -> None:
+def test_aws_error_codes_are_classified(expected: type[Exception], code: str, status: int) -> None:
     error_response: Any = {"Error": {"Code": code, "Message": "secret"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     error = aws.translate_error(botocore.ClientError(error_response, "Call"))
 
@@ -187,7 +187,7 @@ def status_of_http(status: int) -> None:
 
 
 @pytest.mark.parametrize("translate", [status_of_aws, status_of_http])
-def test_every_http_status_is_classified(translate: Callable[[int], None]) -> None:
+def test_every_unsuccessful_http_status_is_classified(translate: Callable[[int], None]) -> None:
     outcomes = {status: outcome(lambda status=status: translate(status))[0] for status in range(300, 600)}  # type: ignore[misc]
 
     assert {status for status, cls in outcomes.items() if cls is ServiceUnavailableError} == {

@@ -87,6 +87,6 @@ def test_concurrent_lines_stay_complete(lines: Lines):
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_metric_names_follow_cloudwatch_style(metric: Metric):
+def test_metric_names_and_units_follow_cloudwatch_style(metric: Metric):
     assert re.fullmatch(r"([A-Z][a-z]+)+", metric)
     assert metric.unit.value in {"Count", "Seconds", "Count/Second", "Percent"}

@@ -92,7 +92,7 @@ def test_outage_keeps_cached_secret(manager: Stubber, caplog: pytest.LogCaptureF
     assert "key-1" not in caplog.text
 
 
-def test_revoked_access_drops_cached_secret(manager: Stubber):
+def test_revoked_access_raises_despite_cached_secret(manager: Stubber):
     store_secret(manager, '{"LLM_API_KEY": "key-1"}')
     assert key_at(0) == "key-1"
     manager.add_client_error("get_secret_value", "AccessDeniedException", http_status_code=403)

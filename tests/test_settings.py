@@ -50,9 +50,7 @@ def test_invalid_setting_error_names_the_variable(variable: str, value: str) -> 
 @pytest.mark.parametrize(
     ("lease", "heartbeat", "protection"), [("60", "60", "300"), ("60", "20", "60"), ("61", "20", "60")]
 )
-def test_lease_outlives_heartbeat_and_ends_before_visibility_timeout(
-    lease: str, heartbeat: str, protection: str
-) -> None:
+def test_conflicting_lease_durations_are_rejected(lease: str, heartbeat: str, protection: str) -> None:
     times = {"LEASE_SECONDS": lease, "HEARTBEAT_INTERVAL_SECONDS": heartbeat, "MIN_VISIBILITY_SECONDS": protection}
 
     with pytest.raises(InvalidSettingsError, match=r"^Conflicting settings: .*LEASE_SECONDS"):

@@ -102,7 +102,7 @@ class Archiver:
             return None
 
     def _record_invalid(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_ours: bool) -> None:
-        """Record a dead letter with the message itself, because its work item is unknown.
+        """Record a dead letter with the message itself, because its work item is unknown or cannot be settled.
 
         The payload of a valid task message is omitted, because the task's row contains it.
         """

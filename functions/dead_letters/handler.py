@@ -45,7 +45,7 @@ class _Function:
     def protect(self, event: dict[str, Any]) -> None:
         """Extend the visibility timeouts of the batch before its messages are settled.
 
-        A failure is harmless: messages may be received twice.
+        A failure is harmless: at worst, messages are received twice.
         """
         now = datetime.now(UTC)
         by_queue: dict[str, list[ReceivedMessage]] = {}

@@ -1,7 +1,7 @@
 """One attempt to process a shard: computes its offers from the pinned pool and stores them.
 
-Every attempt computes the same result, because its inputs are fixed. The pool fixes people and rules, and the first
-attempt fixes the excluded people.
+Every attempt computes the same result, because its inputs are fixed. The pool fixes users and rules, and the first
+attempt fixes the excluded candidates.
 """
 
 import json
@@ -27,7 +27,7 @@ from counterfoil.offers.store import ShardInput, ShardResults, WriteResult
 from counterfoil.webhooks.destinations import enqueue
 
 LATE_SHARD_DELAY = timedelta(minutes=1)
-"""Delay for a shard of late or retried users while other shards of its pool are pending."""
+"""Delay for a shard of late or retried users while pinned shards of its capped pool are unfinished."""
 OFFERS_URL = "/api/users/{user_id}/offers?date="
 """URL of a user's offers for a date."""
 
@@ -42,7 +42,7 @@ class PoolCache:
         """Return the pool of a shard, from the cache or the database.
 
         Raises:
-            DataIntegrityError: the pool's people were deleted or differ from the pinned people.
+            DataIntegrityError: the pool's profiles were deleted or differ from the pinned profiles.
         """
         last = self._last
         if last is not None and last[0] == shard.pool_id:
@@ -51,9 +51,9 @@ class PoolCache:
         with database.tenant(shard.tenant_id) as connection:
             people = store.pool_people(connection, shard.pool_id)
         if not people:
-            raise DataIntegrityError("The pool's people were deleted, so there are no candidates.")
+            raise DataIntegrityError("The pool's profiles were deleted, so there are no candidates.")
         if sha256(people).digest() != shard.digest:
-            raise DataIntegrityError("The pool's people differ from the pinned people.")
+            raise DataIntegrityError("The pool's profiles differ from the pinned profiles.")
         pool = Pool(ProfileArrays.read(people), shard.date)
         self._last = shard.pool_id, pool
         return pool
@@ -67,12 +67,10 @@ def compute_shard(attempt: TenantAttempt, pools: PoolCache) -> Outcome:
 
     Raises:
         StaleClaimError: the shard no longer exists, or a newer claim exists.
-        DeferredError: the shard's users are late or retried, and other shards of the pool are pending.
-        ConflictError: together with offers from another shard, the exposure cap would be exceeded.
-        UnknownZoneError: the pool's time zone is unknown.
-        NoSuchDateError: the pool's date does not exist in its time zone.
-        DataIntegrityError: the pool's people differ from the pinned people, or all quarantined users of the shard have
-            invalid profiles.
+        DeferredError: there is an exposure cap, the shard's users are late or retried, and pinned shards are
+        unfinished. ConflictError: together with offers from another shard, the exposure cap would be exceeded.
+        UnknownZoneError: the pool's time zone is unknown. NoSuchDateError: the pool's date does not exist in its time
+        zone. DataIntegrityError: see `PoolCache.of`, or all quarantined users of the shard have invalid profiles.
     """
     with attempt.database.tenant(attempt.tenant_id) as connection:
         shard = store.load_shard(connection, attempt.work_id)
@@ -142,7 +140,7 @@ def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, ru
     unused remainder.
 
     Raises:
-        DeferredError: other shards are pending, so the remainder is unknown.
+        DeferredError: pinned shards are unfinished, so the remainder is unknown.
     """
     if rules.max_exposure is None:
         return None

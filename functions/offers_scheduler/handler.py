@@ -29,7 +29,7 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Queue all due pools, or the pools that `event` requests.
 
     A request has `timezone`, `by`, and optionally `date` and the slug of a `tenant`; the API has validated it. Returns
-    the date and the counts of pools, shards and people.
+    the counts of pools, shards and users, and for a request also the date.
 
     Raises:
         DatabaseUnavailableError: nothing was done. The next invocation retries.

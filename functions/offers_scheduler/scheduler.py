@@ -53,9 +53,9 @@ def _to_error(problem: ValidationProblem) -> InvalidRunError:
 
 
 MIN_SECONDS_LEFT = 30.0
-"""Minimum seconds left to start a tenant or pool. The next invocation processes the rest."""
+"""Minimum seconds left to start processing a tenant or pool. The next invocation processes the others."""
 RESERVED_SECONDS = 10
-"""Seconds of the remaining time reserved for sending messages and returning. PostgreSQL gets the rest."""
+"""Seconds of the remaining time reserved for sending messages and returning. A transaction may use all others."""
 
 logger = Logger()
 
@@ -65,19 +65,19 @@ class UnfinishedError(TransientError):
 
 
 class Tenant(NamedTuple):
-    """A tenant."""
+    """Id and slug of a tenant."""
 
     id: UUID
     slug: str
 
 
 class Pool(NamedTuple):
-    """A pool with people whose offers are not queued yet."""
+    """A pool with users whose offers are not queued yet."""
 
     tenant: Tenant
     due: Due
     is_late: bool
-    """Whether the pool was pinned before these people joined."""
+    """Whether the pool was pinned before these users joined."""
     people: int
 
 
@@ -95,7 +95,7 @@ class Scheduler:
         self._shard_users = shard_users
 
     def run_due(self, time_left: TimeLeft) -> dict[str, int]:
-        """Queue all due pools. Return the numbers of pools, shards and people.
+        """Queue all due pools. Return the numbers of pools, shards and users.
 
         Small pools come first, so that a large pool does not delay the others.
 
@@ -116,7 +116,7 @@ class Scheduler:
         return self._pin_all(self._tenants(None), find_pools, time_left)
 
     def run_requested(self, request: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
-        """Pin the requested pools, with an audit entry for each. Skip pools without waiting people.
+        """Pin the requested pools, with an audit entry for each. Skip pools that have no pending users.
 
         Return the date, and the same counts as `run_due`.
 
@@ -133,7 +133,7 @@ class Scheduler:
         def find_pools(connection: Connection, tenant: Tenant) -> Iterator[Pool]:
             is_late = bool(pinning.pinned_pools(connection, tenant.id, [due_date]) & {(due_date.zone, due_date.date)})
             if is_late and due_date.expires_at <= now:
-                return  # people who joined later get no offers for an expired date
+                return  # users who joined later get no offers for an expired date
             for _, people in pinning.pending_pools(connection, tenant.id, [due_date]):
                 yield Pool(tenant, due_date, is_late, people)
 
@@ -179,7 +179,8 @@ class Scheduler:
         emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
         if failed or unprocessed:
             raise UnfinishedError(
-                f"Not all daily offers were queued: {len(failed)} pools failed and {unprocessed} were not processed"
+                f"Not all daily offers were queued: {len(failed)} tenants or pools failed, "
+                f"and {unprocessed} were not processed"
             )
         return counts
 
@@ -199,7 +200,7 @@ class Scheduler:
     def _transaction(self, tenant: Tenant, time_left: TimeLeft) -> Iterator[Connection]:
         """Open a transaction that times out before the invocation.
 
-        Pinning a million people can take most of a minute.
+        Pinning a million users can take most of a minute.
         """
         with self._database.tenant(tenant.id, seconds=max(1, int(time_left()) - RESERVED_SECONDS)) as connection:
             yield connection

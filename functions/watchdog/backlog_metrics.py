@@ -156,9 +156,9 @@ def update_queues(
     clock: Callable[[], datetime],
     time_left: Callable[[], float],
 ) -> dict[str, int]:
-    """Reconcile pauses with event source mappings, and store this minute's depths and outcomes.
+    """Reconcile pauses with event source mappings, and store new outcomes and the current backlog.
 
-    Returns the numbers of reconciled queues, minutes with new outcomes, and stored depths.
+    Returns the numbers of reconciled queues, and of rows written for outcomes and for the backlog.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: see `run_all`. The next run continues.

@@ -37,7 +37,7 @@ def erase(
 ) -> dict[str, int]:
     """Run due erasures until time runs out, as counterfoil_maintenance. The next run continues.
 
-    Returns the numbers of erased objects and of completely erased tenants.
+    Returns the numbers of finished erasures of objects and of tenants.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: erasures failed and were postponed. See `run_all`.

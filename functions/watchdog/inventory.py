@@ -6,8 +6,8 @@ An inventory consists of a manifest, its MD5 in `manifest.checksum`, and the dat
     SOURCE/ID/2026-11-24T01-00Z/manifest.checksum
     SOURCE/ID/data/UUID.csv.gz
 
-Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory is at
-least a day old. It may list deleted objects, and does not list new objects.
+Each prefix of the source bucket has its own configuration, whose id is the prefix without its slash. An inventory may
+be more than a day old. It can list deleted objects, and does not list new objects.
 
 A data file may be larger than one run can read. The file stays open between runs. A new process reopens it and skips
 the rows that were already read.
@@ -33,9 +33,9 @@ from counterfoil.errors import CounterfoilError, RejectedRequestError, Transient
 from counterfoil.http import run_with_deadline
 
 BATCH_ROWS = 1000
-"""Rows per batch."""
+"""Maximum number of rows per batch."""
 CHUNK = 4 * 1024 * 1024
-"""Bytes per range request."""
+"""Maximum size of a range request in bytes."""
 MANIFEST = "manifest.json"
 CHECKSUM = "manifest.checksum"
 MIN_SECONDS_LEFT = 2.0
@@ -93,7 +93,7 @@ class Inventories:
 
         Raises:
             InventoryError: the manifest is damaged.
-            ServiceUnavailableError, RejectedRequestError, TimeoutError: S3 is unavailable.
+            ServiceUnavailableError, RejectedRequestError: S3 did not return the list or the manifest.
         """
         listing = self._list(time_left, Prefix=self._folder, Delimiter="/")
         folders = [entry["Prefix"] for entry in listing.get("CommonPrefixes", ()) if _FOLDER.search(entry["Prefix"])]
@@ -110,7 +110,7 @@ class Inventories:
 
         Raises:
             InventoryError: the manifest is missing or damaged.
-            ServiceUnavailableError, TimeoutError: S3 is unavailable.
+            ServiceUnavailableError: S3 is unavailable.
         """
         checksum = self._read_object(manifest.replace(MANIFEST, CHECKSUM), time_left).decode("ascii", "replace").strip()
         content = self._read_object(manifest, time_left)
@@ -137,7 +137,7 @@ class Inventories:
 
         Raises:
             InventoryError: the file is missing or damaged.
-            ServiceUnavailableError, TimeoutError: S3 is unavailable.
+            ServiceUnavailableError: S3 is unavailable.
         """
         file = inventory.files[number]
         if self._open is None or self._open.key != file.key or start < self._open.first_row:

@@ -32,8 +32,8 @@ TASK_RETENTION = timedelta(days=90)
 SESSION_RETENTION = TASK_RETENTION
 """Retention of conversations after their last message. The database hides newer conversations from the watchdog."""
 OFFERS_RETENTION = timedelta(days=90)
-"""Retention of offers, their jobs and their pools. The database prevents earlier deletion. The profiles of people in a
-pool are deleted a week after its date."""
+"""Retention of offers, their jobs and their pools. The database prevents earlier deletion. The profiles of a pool's
+users are deleted a week after its date."""
 BATCH_SIZE = 10_000
 """Maximum rows deleted per table and run: about 14 million a day."""
 MAX_SESSIONS = 100
@@ -41,7 +41,8 @@ MAX_SESSIONS = 100
 MAX_JOBS = 2_000
 """Maximum number of users' jobs deleted per run, with all their offers: about 3 million a day."""
 MAX_SHARDS = 20
-"""Maximum number of shards cleared per run. Each has ten thousand people and at least a megabyte of data."""
+"""Maximum number of shards cleared, or pools deleted, per run. A shard of ten thousand users has about a megabyte of
+data."""
 
 _OUTBOX = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE sent_at < %s ORDER BY sent_at LIMIT %s)"
 _CALLS = "DELETE FROM llm_call WHERE id IN (SELECT id FROM llm_call WHERE created_at < %s ORDER BY created_at LIMIT %s)"
@@ -79,13 +80,13 @@ class DeletedRows:
     work_attempt: int
     task: int
     chat_session: int
-    """Conversations, including their messages."""
+    """Number of conversations deleted with their messages."""
     matchmaking_jobs: int
-    """Users' jobs, including their offers."""
+    """Number of users' jobs deleted with their offers."""
     offer_pool: int
-    """Pools, including their shards."""
+    """Number of pools deleted with their shards."""
     offer_shard: int
-    """Shards whose people were deleted. Their other data is retained longer."""
+    """Number of shards whose profiles were deleted. Their other data is retained longer."""
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int = BATCH_SIZE) -> DeletedRows:
@@ -164,7 +165,7 @@ MAX_GROUPS = 2_000
 def maintain_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
     """Delete expired dead letters and operations, and add up counts, as counterfoil_maintenance.
 
-    Returns the numbers of dead letters and operations deleted, and of remaining count rows.
+    Returns the numbers of dead letters and operations deleted, and of count rows written.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: the next run continues. See `run_all`.

@@ -35,7 +35,7 @@ from functions.watchdog.recovery import QUEUE_RETENTION
 from functions.watchdog.steps import run_all
 
 VERSIONS_PER_CALL = 1000
-"""Object versions per call, the maximum that S3 returns."""
+"""Number of object versions per call: the maximum that S3 returns."""
 MAX_CALLS = 10
 """Maximum calls per run and prefix, which cover 14.4 million versions a day."""
 LISTING_INTERVAL = timedelta(minutes=5)
@@ -161,7 +161,7 @@ def inventory_readers(bucket: str | None, source: str | None) -> Sequence[Invent
 
 
 def is_empty(queue_url: str | None) -> bool:
-    """Return whether a queue is empty, with no messages in flight.
+    """Return whether a queue is empty, with no messages in flight or delayed.
 
     False if SQS does not respond or the queue is unknown.
     """
@@ -190,7 +190,11 @@ class _Run:
         self._lost_after = lost_after
 
     def age(self, table: str) -> float:
-        """Return the seconds since the start of the last complete listing or inventory; 0 before the first."""
+        """Return the seconds since the start of the last complete listing or inventory.
+
+        If the prefixes differ, the oldest one counts. Until the first one is complete, its own start counts. Returns 0
+        if none has started.
+        """
         with self._database.delivery() as connection:
             ((since,),) = connection.execute(SQL(_COMPLETE_SINCE).format(Identifier(table)), [self._bucket]).fetchall()
         return 0 if since is None else (self._clock() - since).total_seconds()

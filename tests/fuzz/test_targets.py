@@ -1,4 +1,4 @@
-"""Parsers reject damaged files with known errors, including all files that used to crash them."""
+"""Parsers read damaged files or reject them with known errors, even files of earlier crashes."""
 
 import subprocess
 import sys

@@ -61,7 +61,7 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class Template:
-    """One stack's template."""
+    """A CloudFormation template."""
 
     document: dict[str, Any]
 

@@ -39,7 +39,7 @@ def test_per_minute_alarm_survives_missed_watchdog_runs(pipeline: Template):
     [[0.2] * 30, [0.0] * 10 + [5.0] * 4 + [0.0] * 16, [0.25, 0.25, 0.25, 0.1] * 6, [None] * 30],
     ids=["at the threshold", "a burst of four minutes", "interrupted", "no data"],
 )
-def test_dead_letter_rates_below_threshold_raise_no_alarm(pipeline: Template, rates: list[float | None]):
+def test_dead_letter_rate_alarm_requires_sustained_excess(pipeline: Template, rates: list[float | None]):
     assert not any(alarm_states(alarm(pipeline, "dead-letter-rate"), dead_letters(rates))[10:])
 
 
@@ -63,7 +63,7 @@ def test_backlog_alarms_survive_missed_watchdog_runs(pipeline: Template, name: s
         (None, None, False),
     ],
 )
-def test_failure_rate_alarm_requires_a_minimum_volume(
+def test_failure_rate_alarm_requires_minimum_volume_and_rate(
     pipeline: Template, failed: float | None, succeeded: float | None, *, is_raised: bool
 ):
     series = {("Failed", "matching"): [failed], ("Succeeded", "matching"): [succeeded]}

@@ -108,7 +108,7 @@ def worker_output(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[str]:
-    """Output of one batch per worker, a failed archive, a watchdog run and a scheduler run."""
+    """Output of a batch per worker, two archiver calls, and runs of watchdog, migrations and scheduler."""
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)
@@ -241,7 +241,7 @@ def test_task_metrics_have_their_unit_and_dimensions(worker_output: str, name: s
     assert set(found) == {(unit, frozenset(by), frozenset())}
 
 
-def test_metric_dimensions_match_the_runbook(emitted_metrics: set[Metric]):
+def test_metric_dimensions_match_the_operations_page(emitted_metrics: set[Metric]):
     table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text().split("## Metrics")[1].split("\n## ")[0]
     documented = {
         name: frozenset(re.findall(r"`(\w+)`", by))

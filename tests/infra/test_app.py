@@ -89,7 +89,7 @@ def test_full_load_leaves_spare_database_connections(aws: Synthesis):
     assert allowed - proxy_connections >= 40  # reserved for direct connections, which bypass the proxy
 
 
-def test_proxy_requires_tls_and_iam_for_table_users(aws: Synthesis):
+def test_proxy_requires_tls_and_iam_authentication(aws: Synthesis):
     data = aws["data"]
     proxy = data.only_resource("AWS::RDS::DBProxy")
     role = data.role(proxy["RoleArn"])
@@ -114,7 +114,7 @@ def test_templates_pass_cfn_lint(aws: Synthesis):
     assert (done.stdout, done.returncode) == ("", 0)
 
 
-def test_syntheses_are_identical_under_any_umask(aws: Synthesis, dependencies: Package, tmp_path: Path):
+def test_synthesis_is_identical_under_another_umask(aws: Synthesis, dependencies: Package, tmp_path: Path):
     cache, folder = tmp_path / ".cache", tmp_path / "out"
     cache.mkdir()
     cache.chmod(0o775)  # as with umask 0002, the default on many systems; jsii rejects such a cache

@@ -1,4 +1,4 @@
-"""The embedded server's database URLs."""
+"""Database URLs of the local cloud."""
 
 import pytest
 

@@ -102,7 +102,7 @@ def requires_internet(row: WorkerSpec) -> bool:
     return bool({"llm", "notifications"} & set(row.external_services))
 
 
-def test_app_without_external_services_grants_only_required_permissions(aws: Synthesis):
+def test_app_without_external_services_grants_no_service_permissions(aws: Synthesis):
     assert not secrets(aws.app)
     for row in WORKERS:
         assert "SECRETS_ARN" not in environment(aws.app, row)

@@ -96,7 +96,7 @@ def test_editing_one_worker_changes_only_its_package(project: Path):
     assert before["two"] == after["two"]
 
 
-def test_moving_a_file_changes_the_hash(project: Path):
+def test_added_copy_of_a_file_changes_hash(project: Path):
     before = function("one", (), UNKNOWN, root=project).hash
     (project / "functions/one/renamed.py").write_bytes((project / "functions/one/handler.py").read_bytes())
 

@@ -20,7 +20,7 @@ from tests.infra.synthesis import Synthesis, Template
 
 
 @rows
-def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpec):
+def test_only_queue_workers_have_queue_and_dlq(pipeline: Template, row: WorkerSpec):
     names = {queue["QueueName"] for queue in pipeline.resources("AWS::SQS::Queue").values()}
     if not row.has_queue:
         assert row.resource_name not in names
@@ -41,7 +41,7 @@ def test_message_fed_worker_has_queue_and_dlq(pipeline: Template, row: WorkerSpe
 
 
 @pytest.mark.parametrize("row", [row for row in WORKERS if row.has_retry_queue], ids=lambda row: row.name)
-def test_retry_queue_matches_main_queue_and_its_dlq(pipeline: Template, row: WorkerSpec):
+def test_retry_queue_has_main_queues_settings_and_dlq(pipeline: Template, row: WorkerSpec):
     main, retries = (pipeline.named_resource("AWS::SQS::Queue", name) for name in queues_of([row]))
 
     assert pipeline.resolve(retries | {"QueueName": ""}) == pipeline.resolve(main | {"QueueName": ""})
@@ -207,7 +207,7 @@ def test_row_alarms_notify_and_link_to_runbook(pipeline: Template, row: WorkerSp
             assert (found["EvaluationPeriods"], found["DatapointsToAlarm"]) == (1, 1)
 
 
-def test_unreceived_upload_message_raises_an_alarm(pipeline: Template):
+def test_upload_queue_alarm_watches_oldest_message_age(pipeline: Template):
     (row,) = [row for row in WORKERS if row.trigger is Trigger.S3_EVENTS]
     (alarm,) = [
         found
@@ -239,7 +239,7 @@ def test_unarchived_dlq_messages_raise_the_worker_alarm(pipeline: Template, row:
         assert pipeline.resolve(part["MetricStat"]["Metric"]["Dimensions"]) == [
             {"Name": "QueueName", "Value": f"{row.resource_name}-dlq.QueueName"}
         ]
-    # Longer than any running process holds a message during a worker's lease or an archiver's attempt.
+    # Longer than a worker or the archiver can hide a message.
     assert alarm["DatapointsToAlarm"] * 60 > 2 * Settings.model_fields["min_visibility_seconds"].default
     assert alarm["DatapointsToAlarm"] <= alarm["EvaluationPeriods"]
 

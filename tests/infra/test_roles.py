@@ -102,7 +102,7 @@ def test_only_configured_prefixes_can_be_listed(pipeline: Template, row: WorkerS
 
 
 @rows
-def test_only_pausing_worker_may_update_mappings(pipeline: Template, row: WorkerSpec):
+def test_only_pausing_workers_may_update_mappings(pipeline: Template, row: WorkerSpec):
     named = [
         resource["Fn::Join"][1][-1]["Ref"]
         for statement in role_statements(pipeline, row)

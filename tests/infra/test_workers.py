@@ -192,7 +192,7 @@ def test_worker_may_always_send_to_its_own_queue():
     assert [row.name for row in targets([SOURCE, SINK], replace(SOURCE, sends_to=("sink",)))] == ["source", "sink"]
 
 
-def test_every_queue_includes_later_rows():
+def test_all_queues_include_queues_of_later_rows():
     rows = [SOURCE, DLQ_CONSUMER, CLOCK, SINK]
 
     assert targets(rows, DLQ_CONSUMER) == mappings(rows, DLQ_CONSUMER) == queue_workers(rows) == [SOURCE, SINK]
@@ -230,5 +230,5 @@ def test_matching_has_a_permit_per_batch_message():
 
 
 @pytest.mark.parametrize(("row", "expected"), [(SOURCE, 12), (DLQ_CONSUMER, 4), (CLOCK, 1)])
-def test_queue_worker_uses_two_connections_beyond_permits(row: WorkerSpec, expected: int):
+def test_connections_per_invocation_depend_on_queue(row: WorkerSpec, expected: int):
     assert row.connections == expected

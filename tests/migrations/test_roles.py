@@ -65,7 +65,7 @@ def test_delivery_updates_only_life_cycle_tenant_and_sequencer(admin: Connection
     }
 
 
-def test_maintenance_works_without_a_tenant(
+def test_maintenance_accesses_rows_of_every_tenant(
     admin: Connection, maintenance: Connection, own_tenant: Tenant, other_tenant: Tenant
 ):
     for table in ("outbox", "dead_letter", "dead_letter_audit", "failure_event", "ingestion_job"):

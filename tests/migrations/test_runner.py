@@ -21,7 +21,7 @@ SECOND = "CREATE TABLE second (id int);"
 
 @pytest.fixture
 def url(postgres: Server, empty_database: str) -> str:
-    """An empty database, for the superuser."""
+    """URL of an empty database for the superuser."""
     return postgres.url(empty_database)
 
 

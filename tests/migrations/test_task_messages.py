@@ -129,7 +129,9 @@ def test_invalid_task_is_rejected(columns: dict[str, Any], admin: Connection, te
         make_task(admin, tenant, **columns)
 
 
-def test_idempotency_key_is_unique_per_tenant(admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]):
+def test_idempotency_key_is_required_and_unique_per_tenant(
+    admin: Connection, tenant: UUID, make_tenant: Callable[..., UUID]
+):
     for owner in (tenant, make_tenant("others")):
         make_task(admin, owner, idempotency_key="once")
         with pytest.raises(psycopg.errors.NotNullViolation):

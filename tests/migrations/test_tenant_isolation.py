@@ -73,7 +73,7 @@ def test_worker_without_tenant_sees_nothing(admin: Connection, worker: Connectio
         assert worker.execute(SQL("SELECT count(*) FROM {}").format(Identifier(table))).fetchone() == (0,), table
 
 
-def test_worker_sees_only_its_row_in_tenant(database: Database, own_tenant: Tenant, other_tenant: Tenant):
+def test_worker_sees_only_its_own_tenant(database: Database, own_tenant: Tenant, other_tenant: Tenant):
     with database.tenant(own_tenant.id) as connection:
         assert connection.execute("SELECT slug FROM tenant").fetchall() == [("ours",)]
 
@@ -139,7 +139,7 @@ def test_match_never_spans_two_tenants(admin: Connection, own_tenant: Tenant, ot
             own_tenant.insert(admin, "document_match", tenant=tenant.id)
 
 
-def test_deleting_a_tenant_deletes_its_rows(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
+def test_tenant_deletion_retains_only_rows_without_content(admin: Connection, own_tenant: Tenant, other_tenant: Tenant):
     for table in ROWS:
         own_tenant.insert(admin, table)
         other_tenant.insert(admin, table)

@@ -1,4 +1,4 @@
-"""Generate pools of users around cities, most of them around the largest.
+"""Generate pools of users around cities of different sizes.
 
 `python -m tests.offers.profile_generator` prints the digest of the golden pool's offers.
 """

@@ -173,7 +173,7 @@ def test_equal_traits_score_highest_and_opposites_lowest():
     assert compute_offers([item, same, opposite])[0] == [(same.id, 10_000), (opposite.id, 2_500)]
 
 
-def test_user_outside_the_pool_gets_its_offers():
+def test_user_outside_the_pool_gets_offers():
     assert compute_offers([Person(UUID(int=1))], [Person(UUID(int=9))]) == [[(UUID(int=1), 7_000)]]
 
 
@@ -187,7 +187,7 @@ def test_chord_lengths_agree_with_trigonometry(km: int):
     assert squared_line(km) == pytest.approx((2 * UNIT * math.sin(km / EARTH_KM / 2)) ** 2, rel=1e-9, abs=1)
 
 
-def test_longer_distance_is_a_longer_chord():
+def test_longer_distance_has_a_longer_chord():
     lines = [squared_line(km) for km in range(1, ANYWHERE + 1)]
 
     assert all(first < second or second == UNLIMITED_REACH for first, second in pairwise(lines))

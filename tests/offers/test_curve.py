@@ -1,4 +1,4 @@
-"""The space-filling curve visits every cell once, and neighboring places are close on the curve."""
+"""The space-filling curve visits every cell once, and consecutive cells are adjacent."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from tests.offers.people import Person, people
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
-def test_curve_visits_adjacent_cells_exactly_once(bits: int):
+def test_curve_visits_each_cell_once_in_adjacent_steps(bits: int):
     cells = np.indices((1 << bits,) * 3).reshape(3, -1)
 
     order = position(cells, bits)
@@ -19,7 +19,7 @@ def test_curve_visits_adjacent_cells_exactly_once(bits: int):
     assert (np.abs(np.diff(cells[:, np.argsort(order)], axis=1)).sum(axis=0) == 1).all()
 
 
-def test_finer_curve_preserves_coarser_cell_order():
+def test_curve_finishes_each_coarse_cell_before_leaving():
     cells = np.indices((16, 16, 16)).reshape(3, -1)
     order = np.argsort(position(cells, 4))
 

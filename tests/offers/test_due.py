@@ -17,7 +17,7 @@ def dates(now: datetime, *zones: str, queued: frozenset[tuple[str, date]] = froz
     return [(item.zone, str(item.date)) for item in due(now, zones, queued)]
 
 
-def test_zone_is_due_from_nine_oclock():
+def test_date_is_due_from_nine_oclock():
     assert dates(utc("2026-01-05T07:59:59"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-04")]
     assert dates(utc("2026-01-05T08:00:00"), "Europe/Berlin") == [("Europe/Berlin", "2026-01-05")]
 
@@ -66,7 +66,7 @@ def test_repeated_date_is_due_once():
     assert result.count(twice) == 47
 
 
-def test_unknown_zone_is_due_at_nine_utc():
+def test_unknown_zone_dates_are_due_at_nine_utc():
     now = utc("2026-01-05T09:00:00")
     assert due(now, ["Mars/Olympus"], set()) == [Due("Mars/Olympus", date(2026, 1, 5), now, now + timedelta(days=1))]
 

@@ -105,7 +105,7 @@ def test_hash_does_not_depend_on_the_shard():
     assert len(single[0]) == 32
 
 
-def test_hash_depends_on_every_input_except_shards():
+def test_hash_depends_on_pool_rules_exclusions_and_profile():
     rest = [
         hashes(),
         hashes(pool=b"q"),

@@ -45,7 +45,7 @@ def test_user_fixture_is_packed_like_database_rows(admin: psycopg.Connection):
     assert row == (pack_people([person]),)
 
 
-def test_ids_sort_as_in_the_database():
+def test_ids_sort_by_uuid_value():
     ids = [UUID(int=0), UUID(int=1), UUID(int=256), UUID(int=1 << 127), UUID(int=(1 << 128) - 1)]
 
     read = people(*map(Person, ids))

@@ -224,7 +224,7 @@ def test_user_deleted_during_pinning_is_excluded(harness: PinningHarness):
     assert message.message.revision == 1
 
 
-def test_pending_pool_query_ignores_jobs_of_other_dates(harness: PinningHarness, admin: Connection):
+def test_pending_users_are_counted_without_scanning_jobs(harness: PinningHarness, admin: Connection):
     make_people(admin, harness.tenant_id, 300)
     admin.execute(
         """
@@ -261,7 +261,7 @@ def test_zone_without_active_users_gets_no_pool(harness: PinningHarness):
     assert harness.counts() == [0, 0, 0, 0]
 
 
-def test_late_user_gets_a_late_shard(harness: PinningHarness, admin: Connection):
+def test_late_users_share_a_late_shard(harness: PinningHarness, admin: Connection):
     early, inactive, other_zone_user = (
         harness.add_person(),
         harness.add_person(is_active=False),
@@ -309,7 +309,7 @@ def test_moved_user_gets_no_second_job(harness: PinningHarness):
     assert len(rows(harness.admin, "matchmaking_jobs")) == 4
 
 
-def test_capped_pool_is_pinned_as_one_shard(harness: PinningHarness):
+def test_small_capped_pool_is_pinned_as_one_shard(harness: PinningHarness):
     for _ in range(25):
         harness.add_person()
     capped = Rules(5, 1000, 3, 30)
@@ -356,7 +356,7 @@ def test_pending_users_are_counted_per_zone(harness: PinningHarness):
         assert pinning.pending_pools(connection, harness.tenant_id, [BERLIN, LISBON]) == [(LISBON, 1)]
 
 
-def test_unknown_zone_is_pinned_like_any_other(harness: PinningHarness):
+def test_pool_in_unknown_zone_is_pinned(harness: PinningHarness):
     harness.add_person("Mars/Olympus")
     assert len(harness.pin(due_on("Mars/Olympus", date(2026, 1, 5)))) == 1
     assert list(harness.jobs().values()) == ["Mars/Olympus"]

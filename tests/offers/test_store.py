@@ -137,7 +137,7 @@ def hold(connection: Connection, shard: ShardInput) -> None:
     store.reserve_exposure(connection, shard, candidates, numbers, max_users=1)
 
 
-def test_shards_of_a_pool_are_written_sequentially(
+def test_shards_of_a_pool_reserve_exposure_sequentially(
     database: Database, database_url: str, tenant: UUID, shards: list[UUID]
 ):
     first, second = (read_shard(database, tenant, id_) for id_ in shards)
@@ -147,7 +147,7 @@ def test_shards_of_a_pool_are_written_sequentially(
             hold(waiting, second)
 
 
-def test_planner_settings_are_restored_after_write(database: Database, tenant: UUID, shards: list[UUID]):
+def test_nested_loops_are_enabled_again_after_write(database: Database, tenant: UUID, shards: list[UUID]):
     with database.tenant(tenant) as connection:
         shard_input = store.load_shard(connection, shards[0])
         assert shard_input is not None
@@ -155,7 +155,9 @@ def test_planner_settings_are_restored_after_write(database: Database, tenant: U
         assert connection.execute("SHOW enable_nestloop").fetchone() == ("on",)
 
 
-def test_offers_are_written_to_jobs_and_rows(database: Database, admin: Connection, tenant: UUID, shards: list[UUID]):
+def test_results_are_written_to_jobs_offers_and_shard(
+    database: Database, admin: Connection, tenant: UUID, shards: list[UUID]
+):
     outcome = results([(user(1), [user(5), user(4)]), (user(2), []), (user(3), [user(1)])])
 
     assert write(database, tenant, shards[0], outcome) == WriteResult(3, 0, [])

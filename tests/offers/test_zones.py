@@ -33,7 +33,7 @@ def test_nine_oclock_follows_local_clocks(zone: str, day: str, instant: str):
     assert nine_am(zone, date.fromisoformat(day)) == datetime.fromisoformat(instant).replace(tzinfo=UTC)
 
 
-def test_skipped_nine_oclock_uses_the_clock_change():
+def test_skipped_nine_oclock_is_replaced_by_clock_change():
     assert nine_am("EET", date(1979, 4, 1)) == datetime(1979, 4, 1, 7, tzinfo=UTC)  # clocks jump from 9:00 to 10:00
     assert nine_am("Antarctica/Macquarie", date(1948, 3, 25)) == datetime(1948, 3, 25, tzinfo=UTC)
 

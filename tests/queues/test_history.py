@@ -137,7 +137,7 @@ def test_rolled_back_end_is_not_counted(database: Database, admin: Connection, a
     assert admin.execute("SELECT count(*) FROM finished_work").fetchone() == (0,)
 
 
-def test_history_is_ordered_per_tenant_and_overall(
+def test_history_is_counted_per_tenant_and_overall(
     database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant, other_tenant: Tenant
 ):
     record_ended(acme.id, ago=60)
@@ -163,7 +163,7 @@ def test_history_is_ordered_per_tenant_and_overall(
     assert sum(history(database, other_tenant.id).series.succeeded) == 4
 
 
-def test_history_covers_last_complete_hour(
+def test_history_covers_last_sixty_complete_minutes(
     database: Database, record_ended: RecordEnded, record_minute: RecordMinute, acme: Tenant
 ):
     record_ended(acme.id, ago=0)

@@ -161,7 +161,7 @@ def page(
     """Return at most `limit` entries, newest first.
 
     If `before` is given, return only entries with a lower number. If `target` is given, return only entries about it.
-    This scans the audit trail, which is short.
+    The filter by target scans the whole audit trail, which is short.
     """
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM audit_entry WHERE tenant_id {_tenant_condition(tenant_id)}"  # noqa: S608  # only column names

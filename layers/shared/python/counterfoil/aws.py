@@ -68,7 +68,7 @@ _TRANSIENT_CODES = {
 
 @cache
 def client(service: str) -> Any:
-    """Return this process's client for an AWS service, with short timeouts and standard retries.
+    """Return this process's client for an AWS service. Timeouts and retries depend on the service.
 
     Calls to SQS time out quickly, because SQS answers in milliseconds and a waiting call blocks a batch. Calls to
     Lambda are not retried, because the watchdog makes them and runs again in a minute. Calls to language models are
@@ -127,7 +127,7 @@ def translate_errors() -> Iterator[None]:
 Name = Literal["EMBEDDING_API_KEY", "LLM_API_KEY", "SLACK_WEBHOOK_URL"]
 
 SECRET_CACHE_SECONDS = 300.0
-"""Cache TTL of secrets, which can be changed while processes are running."""
+"""Cache TTL of secrets. A secret can change while processes are running."""
 
 logger = Logger()
 

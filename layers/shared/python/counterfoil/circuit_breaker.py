@@ -3,7 +3,7 @@
               n failures in a row                     open_until has passed
   ┌────────┐                      ┌──────┐                                ┌───────────┐  one process makes a
   │ closed │─────────────────────▶│ open │───────────────────────────────▶│ half-open │  single call, the
-  └────────┘                      └──────┘◀───────────────────────────────└───────────┘  probe; others wait
+  └────────┘                      └──────┘◀───────────────────────────────└───────────┘  probe; others are rejected
        ▲                                   probe failed: open twice as long     │
        └────────────────────────────────────────────────────────────────────────┘
                                      the service responded
@@ -36,7 +36,7 @@ DESTINATION = "destination:"
 STATE_CACHE_SECONDS = timedelta(seconds=1)
 """Cache TTL of a breaker's state. It saves queries during a series of quick calls."""
 MAX_OPEN_SECONDS = 600.0
-"""Maximum open time that exponential backoff can reach."""
+"""Maximum open time through exponential backoff, unless `open_seconds` is longer."""
 MAX_RETRY_AFTER_SECONDS = 3600.0
 """Maximum open time that a service can request. A single Retry-After header, possibly from a proxy, must not block
 calls for a day."""
@@ -55,8 +55,8 @@ WHERE name = %(name)s AND open_until <= %(now)s
 RETURNING generation, failures, open_count, opened_at, open_until, is_probing
 """
 
-# Transitions at the end of a call. Each returns true if the breaker is now open, or no row if the call began in an
-# earlier generation.
+# Transitions at the end of a call. Except for _REGISTER, each returns whether the breaker is now open. It returns no
+# row if it does not apply, for example because the call began in an earlier generation.
 _REGISTER = "INSERT INTO breaker (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING"
 
 _COUNT_FAILURE = """
@@ -107,9 +107,9 @@ class _State:
     read_at: datetime
     generation: int = 0
     failures: int = 0
-    """Consecutive failures while closed."""
+    """Number of consecutive failures while closed."""
     open_count: int = 0
-    """Consecutive openings without a response; 0 while closed."""
+    """Number of consecutive openings without a response; 0 while closed."""
     opened_at: datetime | None = None
     open_until: datetime | None = None
     is_probing: bool = False
@@ -118,8 +118,8 @@ class _State:
 def open_seconds(open_count: int, open_seconds: float, retry_after: float | None) -> timedelta:
     """Return how long a breaker stays open after `open_count` (>= 1) consecutive openings.
 
-    The time is `open_seconds` * 2^(open_count - 1), limited to ten minutes. A longer `retry_after`, limited to one
-    hour, takes precedence.
+    The time is `open_seconds` * 2^(open_count - 1), limited to ten minutes or `open_seconds`, whichever is longer. A
+    longer `retry_after`, limited to one hour, takes precedence.
     """
     backoff = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
     return timedelta(seconds=max(backoff, min(MAX_RETRY_AFTER_SECONDS, retry_after or 0.0)))
@@ -168,8 +168,8 @@ class Breakers:
 
         ServiceUnavailableError counts as a failure. A normal return, a rejection or an invalid answer shows that the
         service is available. Any other exception (the attempt was canceled, the claim is stale) does not count, and
-        another call may probe. While the database is unavailable, all calls are permitted and none is counted, so that
-        an unreadable breaker does not cause an outage.
+        another call may probe. If the breaker is neither cached nor readable, the call is permitted and not counted. A
+        database outage therefore does not block calls.
 
         Raises:
             BreakerOpenError: the call must not be made before the error's `until`.

@@ -36,7 +36,8 @@ CONNECT_SECONDS = 10
 KEEPALIVE_SECONDS = 5
 """Idle time before TCP probes the peer, and interval between probes."""
 LOCK_SECONDS = 10
-"""Maximum wait for a lock. It is shorter than any lease, so a waiting attempt fails before its lease expires."""
+"""Maximum wait for a lock. It must be shorter than LEASE_SECONDS, so that a waiting attempt fails before its lease
+expires."""
 IDLE_SECONDS = 8
 """Maximum idle time in a transaction. A frozen Lambda environment must not hold its locks for longer."""
 TRANSACTION_SECONDS = 60
@@ -62,7 +63,8 @@ would cost more than it saves."""
 _BY_INDEX = b", " + " ".join(BY_INDEX.split()).encode()
 _NOT_DURABLE = b"; SET LOCAL synchronous_commit = off"
 
-# SQLSTATE codes, or classes (their first two characters), of errors that a retry can fix. All others are permanent.
+# SQLSTATE codes, or classes (their first two characters), of transient errors. All others are permanent, except one
+# case of 0A000 (see `translate_error`).
 _CONFLICTS = {
     "40P01",  # deadlock
     "40001",  # serialization failure
@@ -146,7 +148,10 @@ class TransactionOptions(NamedTuple):
 
 @lru_cache(maxsize=1_000)
 def _statements(options: TransactionOptions) -> bytes:
-    """Return the statements that begin a transaction. The cache has an entry per tenant."""
+    """Return the statements that begin a transaction.
+
+    They are cached by options, which differ for each tenant.
+    """
     composed = _OPEN.format(
         setting=options.setting,
         value=options.value,
@@ -207,10 +212,10 @@ def _find_dumper(values: list[Any]) -> type[Dumper] | None:
 
 
 class _ListDumper(ListDumper):
-    """Converts lists to arrays, without inspecting each element if all have the same simple type.
+    """Converts lists to arrays, faster than psycopg if all elements have the same simple type.
 
     The simple types are texts, UUIDs, integers and booleans. For a search by thirty keys, converting the five arrays
-    takes 16 microseconds. psycopg's own dumper takes 80, because it inspects each element.
+    takes 16 microseconds. psycopg's own dumper takes 80, because it dumps each element separately.
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
@@ -266,7 +271,7 @@ class DatabaseClock:
     def set(self, now: datetime, requested_at: datetime) -> None:
         """Correct the clock to the server's time `now`, which was requested at local time `requested_at`.
 
-        If the clock showed `now` at any moment since the request, it is not changed. Otherwise, a slow response could
+        The clock is not changed if it showed `now` at any moment since the request, because a slow response must not
         make a correct clock wrong.
         """
         self._offset = min(max(self._offset, requested_at - now), self.local() - now)
@@ -302,7 +307,9 @@ class Database:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, max_connections: int = 4) -> "Database":
-        """Connect to DATABASE_URL (local cloud), or to DATABASE_HOST with an IAM token for DATABASE_USER.
+        """Return the database at DATABASE_URL, or at DATABASE_HOST with IAM tokens for DATABASE_USER.
+
+        The local cloud sets DATABASE_URL.
 
         Raises:
             InvalidSettingsError: neither is set.
@@ -328,8 +335,8 @@ class Database:
     def tenant(self, tenant_id: UUID, *, by_index: bool = False, seconds: float | None = None) -> Iterator[Connection]:
         """Open a transaction that sees only the rows of this tenant. An exception rolls it back.
 
-        `by_index` forces index plans (`BY_INDEX`). After `seconds`, PostgreSQL ends the transaction. If the server does
-        not respond, the client closes the connection.
+        `by_index` forces index plans (`BY_INDEX`). After `seconds` (TRANSACTION_SECONDS if None), PostgreSQL ends the
+        transaction. If the server does not respond, the client closes the connection SERVER_GRACE_SECONDS later.
 
         Raises:
             ConflictError, DatabaseUnavailableError, CommitUnknownError, RejectedStatementError: mapped from psycopg.
@@ -382,7 +389,7 @@ class Database:
                 if isinstance(error, psycopg.Error):
                     raise translate_error(error) from error
                 if isinstance(error, UnicodeEncodeError):  # a Python error that psycopg raises unchanged
-                    raise RejectedStatementError("PostgreSQL cannot store a text with half a surrogate pair") from error
+                    raise RejectedStatementError("PostgreSQL cannot store a text with a lone surrogate") from error
                 raise
             try:
                 connection.commit()
@@ -451,7 +458,7 @@ def maintenance_connection(database: Database, *, seconds: float | None = None) 
 
 @contextmanager
 def all_tenants(database: Database) -> Iterator[Connection]:
-    """Open a transaction that lists and adds tenants. `database` must connect as counterfoil_api.
+    """Open a transaction that can list and add tenants. `database` must connect as counterfoil_api.
 
     Raises the same errors as `Database.tenant`.
     """

@@ -107,7 +107,7 @@ class Egress:
 
         Raises:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
-            ServiceUnavailableError: no response within `seconds`, or a transient status.
+            ServiceUnavailableError: no response within `seconds` (at most TOTAL_SECONDS), or a transient status.
         """
         return self.call("POST", url, content, headers, seconds=seconds, max_body_bytes=None).status
 
@@ -128,7 +128,7 @@ class Egress:
 
         Raises:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).
-            ServiceUnavailableError: no response within `seconds`, or a transient status.
+            ServiceUnavailableError: no response within `seconds` (at most TOTAL_SECONDS), or a transient status.
         """
         response = http.send(
             method,
@@ -179,7 +179,7 @@ class Egress:
         except ValueError:
             return "Not a valid URL"
         if len(url) > MAX_URL_CHARS or not url.isprintable() or " " in url:
-            return f"The address contains spaces or has more than {MAX_URL_CHARS} characters"
+            return f"The address contains spaces or control characters, or has more than {MAX_URL_CHARS} characters"
         if "@" in parts.netloc or "#" in url:
             return "The address must not have a user, a password or a fragment"
         if parts.scheme not in http.PORTS or not host:

@@ -38,7 +38,7 @@ class CounterfoilError(Exception):
     """Base class of all errors that Counterfoil raises."""
 
     code: str | None = None
-    """Stable name of the failure. Dead letters with the same code form one group, regardless of the message.
+    """Stable name of the failure. A worker's dead letters with the same code form one group, regardless of the message.
 
     None for errors with many causes, such as rejected calls. Their dead letters are grouped by message, ignoring
     numbers and quoted names.
@@ -51,7 +51,7 @@ class CounterfoilError(Exception):
 
 
 class TransientError(CounterfoilError):
-    """A failure that a retry can fix."""
+    """A failure after which a retry may succeed."""
 
 
 class DatabaseUnavailableError(TransientError):
@@ -101,7 +101,7 @@ class CancelledError(TransientError):
 
 
 class PermanentError(CounterfoilError):
-    """A failure that a retry cannot fix."""
+    """A failure after which a retry would fail as well."""
 
 
 class InvalidMessageError(PermanentError):

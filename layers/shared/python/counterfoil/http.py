@@ -26,7 +26,7 @@ from counterfoil.errors import CounterfoilError, RejectedRequestError, ServiceUn
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 1_048_576
-"""Maximum size of a response body in bytes."""
+"""Default maximum size of a response body."""
 MAX_RETRY_AFTER = 86_400.0
 """Maximum delay from a Retry-After header in seconds."""
 PORTS = {"http": 80, "https": 443}
@@ -106,7 +106,7 @@ def send(  # noqa: PLR0913
     resolve the name again.
 
     Raises:
-        ServiceUnavailableError: timeout, no connection, or a transient status.
+        ServiceUnavailableError: timeout, no connection, an incomplete or unreadable body, or a transient status.
         RejectedRequestError: a permanent status, an invalid request, a body of more than `max_body_bytes` bytes, or an
             unsupported encoding.
     """
@@ -192,8 +192,8 @@ def run_with_deadline(
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the Retry-After header's delay in seconds, or None if there is no valid header.
 
-    Header names must be in lower case. If the header is a date, the delay counts from the response's Date header, or
-    from the local time if that header is missing.
+    The delay is from 0 to MAX_RETRY_AFTER. Header names must be in lower case. If the header is a date, the delay
+    counts from the response's Date header, or from the local time if that header is missing.
     """
     value = headers.get("retry-after", "").strip()
     try:
@@ -277,7 +277,7 @@ def _read(response: httpx.Response, max_body_bytes: int | None, *, truncate: boo
 
 
 def _read_body(response: httpx.Response, max_bytes: int, *, allow_partial: bool) -> tuple[bytes, bool]:
-    """Read at most `max_bytes` bytes of a body, and return them with a flag for completeness.
+    """Read up to `max_bytes` bytes of a body. Return them, and whether the body is complete.
 
     httpx decompresses each chunk without a limit: 64 KiB can become 64 MiB, and nested encodings can exhaust memory.
     Data after the end of the compressed stream is not read, because zlib would buffer it.

@@ -37,7 +37,7 @@ class Metric(StrEnum):
     RETRIES = "Retries"
     """Failed attempts that will be retried."""
     DEFERRED = "Deferred"
-    """Attempts that were deferred for lack of time, or because a circuit breaker is open."""
+    """Attempts that were deferred, for example for lack of time or because a circuit breaker is open."""
     STALE_CLAIMS = "StaleClaims"
     """Attempts that stopped because their claim was stale."""
     SUPERSEDED = "Superseded"
@@ -76,7 +76,7 @@ class Metric(StrEnum):
     PENDING_WITHOUT_MESSAGE = "PendingWithoutMessage"
     """Due work items whose message was resent because it may be lost."""
     OLDEST_PENDING_SECONDS = "OldestPendingSeconds", MetricUnit.Seconds
-    """Age of the oldest due work item."""
+    """Time since the oldest due work item became due."""
     WAITING_FOR_RETRY = "WaitingForRetry"
     """Pending work items with at least one earlier attempt."""
     PENDING_DEAD_LETTERS = "PendingDeadLetters"
@@ -102,7 +102,7 @@ class Metric(StrEnum):
     UPLOADS_WITHOUT_EVENT = "UploadsWithoutEvent"
     """Uploads and mail whose S3 event was lost. Each counts once, as soon as its event can no longer arrive."""
     UPLOAD_LISTING_SECONDS = "UploadListingSeconds", MetricUnit.Seconds
-    """Time since the last complete bucket listing began. A lost upload is found within this time."""
+    """Time since the last complete bucket listing or inventory began. Later lost uploads may not be found yet."""
 
     # Without dimensions. The watchdog writes them each minute: users by the state of their offers for the current local
     # date.
@@ -120,7 +120,7 @@ class Metric(StrEnum):
 
     # Without dimensions. The watchdog writes it each hour.
     DUPLICATE_OFFERS = "DuplicateOffers"
-    """Offers that a user received twice for one date, in one pool or in two."""
+    """Offers that are duplicates or missing from the user's stored result. The number must be 0."""
 
     # By channel.
     NOTIFICATIONS_SENT = "NotificationsSent"
@@ -136,7 +136,7 @@ class Metric(StrEnum):
     POOLS_PINNED = "PoolsPinned"
     """Pools that were pinned, or extended by shards of late users."""
     POOLS_NOT_PINNED = "PoolsNotPinned"
-    """Pools that failed, or that the scheduler had no time for."""
+    """Pools or tenants that failed, or that the scheduler had no time for."""
 
     # Without dimensions, from a deployment's migrations.
     DEPLOYMENTS = "Deployments"

@@ -1,8 +1,8 @@
 """Worker queues: depth, history, firing alarms, pausing and resuming.
 
 A trigger adds a row to `finished_work` in the transaction that settles a work item (migrations/0015.queues.sql). Each
-minute, the watchdog adds up these rows per tenant and in total, deletes them, and records the sums and the backlog. The
-history of a worker is therefore sixty rows, regardless of the load. All times come from the database's clock.
+minute, the watchdog adds up these rows per tenant and in total, deletes them, and records the sums and the backlog. A
+worker's last hour is therefore sixty rows, regardless of the load. All times come from the database's clock.
 
 A pause is a row in `queue_pause`, which is committed with an audit entry before AWS is called. Then the worker's event
 source mappings ("mappings" below) are disabled. Messages are no longer received, so their receive counts do not change.
@@ -11,9 +11,9 @@ the last request.
 
 A mapping can differ from the row if a process ended before it called Lambda, if Lambda rejected the call, or if a
 deployment enabled the mapping. The watchdog reconciles such differences each minute. It always disables the mappings of
-a paused queue. It enables the mappings of a resumed queue only until this has succeeded once. If an operator disables a
-mapping in AWS after that, the mapping stays disabled. The watchdog also takes the lock (`lock_pause`) before it enables
-a queue whose service has recovered.
+a paused queue. It enables the mappings of a resumed queue only until this has succeeded, and for at least
+LAMBDA_SETTLE_TIME after the request. If an operator disables a mapping in AWS after that, the mapping stays disabled.
+The watchdog also takes the lock (`lock_pause`) before it enables a queue whose service has recovered.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ T = TypeVar("T")
 CONCURRENT_REQUESTS = 8
 """Maximum number of concurrent requests for queue depths."""
 REQUEST_TIMEOUT_SECONDS = 2.0
-"""Timeout of a request to AWS."""
+"""Timeout of a request for queue depths or alarms."""
 ALARM_PREFIX = "counterfoil-"
 """Prefix of the names of Counterfoil's alarms."""
 MAX_ALARMS = 100
@@ -58,7 +58,7 @@ logger = Logger()
 
 @dataclass(frozen=True)
 class Depth:
-    """Messages in all queues of a worker. The numbers from SQS are approximate."""
+    """Numbers of messages in all queues of a worker. SQS's numbers are approximate."""
 
     visible: int
     in_flight: int
@@ -75,13 +75,16 @@ class AlarmState:
     """An alarm in state ALARM."""
 
     name: str
-    """Name without ALARM_PREFIX: the worker's name followed by the name of a runbook page."""
+    """Name without ALARM_PREFIX, such as `matching-queue-depth` or `dead-letter-rate`."""
     since: datetime | None
     description: str | None
 
 
 def queue_depths(urls: Mapping[str, Sequence[str]]) -> dict[str, Depth]:
-    """Return the depth by worker for the queues at `urls`. A worker is missing if SQS does not answer."""
+    """Return the depth by worker for the queues at `urls`.
+
+    A worker is missing if SQS does not answer for one of its queues.
+    """
     worker_urls = [(worker, url) for worker, queue_urls in urls.items() for url in queue_urls]
     if not worker_urls:
         return {}
@@ -114,7 +117,10 @@ def _message_counts(client: Any, url: str) -> Sequence[int]:
 
 
 def firing_alarms() -> list[AlarmState] | None:
-    """Return the alarms in state ALARM, sorted by name, or None if CloudWatch does not answer."""
+    """Return up to MAX_ALARMS alarms in state ALARM, sorted by name.
+
+    Returns None if CloudWatch does not answer.
+    """
 
     def describe() -> list[AlarmState]:
         cloudwatch = aws.client("cloudwatch")
@@ -226,18 +232,18 @@ class MinuteSeries:
     skipped: Sequence[int]
     failed: Sequence[int]
     depth: Sequence[int | None]
-    """Messages at the end of each minute, or None if they were not recorded."""
+    """Number of messages at the watchdog's run in each minute, or None if it was not recorded."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """Pending work items, as last recorded by the watchdog."""
+    """A worker's backlog, as last recorded by the watchdog."""
 
     pending: int = 0
     oldest_seconds: int | None = None
-    """Age of the oldest due work item, or None if none was due."""
+    """Time since the oldest due work item became due, or None if none was due."""
     dead_letters: int = 0
-    """Pending dead letters."""
+    """Number of pending dead letters."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +286,7 @@ def record_depths(connection: Connection, workers: Sequence[str], depths: Mappin
 
 
 def last_recorded_at(connection: Connection, workers: Sequence[str], now: datetime) -> datetime | None:
-    """Return the last minute for which a backlog was recorded, or None if it is over an hour ago.
+    """Return the last minute with a recorded backlog, or None if the last hour has no such minute.
 
     Runs in a transaction of the delivery role.
     """
@@ -326,7 +332,7 @@ def running_counts(connection: Connection, workers: Sequence[str]) -> dict[str, 
 
 
 def first_minute(now: datetime) -> datetime:
-    """Return the first minute of the hour before `now`."""
+    """Return the first of the last 60 complete minutes before `now`."""
     return now.replace(second=0, microsecond=0) - DISPLAYED_MINUTES
 
 
@@ -446,7 +452,9 @@ def request_pause(database: Database, request: PauseRequest) -> QueuePause | Non
 
 
 def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bool:
-    """Enable or disable a worker's mappings as last requested. Return True if all were changed.
+    """Enable or disable a worker's mappings as last requested.
+
+    Returns True if all were changed, or if the queue was never paused.
 
     Raises:
         DatabaseUnavailableError: the request is unknown.

@@ -115,21 +115,22 @@ class Settings(BaseModel):
     lease_seconds: int = Field(default=120, ge=1, lt=300)
     heartbeat_interval_seconds: float = Field(default=30, gt=0)
     redelivery_max_attempts: int = Field(default=3, ge=1)
-    """Maximum number of attempts per document."""
+    """Maximum number of attempts per work item with the retry policy `redeliver`."""
     retry_max_attempts: int = Field(default=5, ge=0, le=20)
     """Maximum number of retries of a task without its own limit."""
     redelivery_delays_seconds: Annotated[
         tuple[Annotated[float, Field(ge=0, le=43_200)], ...], BeforeValidator(_from_json), Field(min_length=1)
     ] = (300, 1800)
-    """Delays after the first, second, ... failed attempt, up to SQS's maximum visibility timeout."""
+    """Delays after the first, second, ... failed attempt, up to SQS's maximum visibility timeout. The last one
+    repeats."""
     retry_base_delay_seconds: float = Field(default=1, ge=0, le=3600)
     """With the retry policy `requeue`, the delay before the n-th retry is RETRY_BASE_DELAY_SECONDS *
-    RETRY_EXPONENTIAL_BASE^n."""
+    RETRY_EXPONENTIAL_BASE^n, unless RETRY_DELAYS contains the worker."""
     retry_exponential_base: float = Field(default=2, ge=1, le=10)
     retry_jitter_max_seconds: float = Field(default=1, ge=0, le=3600)
     """Maximum jitter that is added to this delay, and to delays that a service requests."""
     retry_max_delay_seconds: float = Field(default=300, ge=0, le=43_200)
-    """Maximum delay of the policy `requeue`, including jitter."""
+    """Maximum of this delay including jitter, unless a service requests a longer one."""
     min_visibility_seconds: int = Field(default=300, ge=1)
     """Minimum visibility timeout of a message in progress. It must exceed the lease."""
     outbox_overdue_seconds: int = Field(default=60, ge=0)
@@ -163,7 +164,8 @@ class Settings(BaseModel):
     llm_calls_per_document: int = Field(default=20, ge=0)
     """Maximum calls per document."""
     llm_retry_base_seconds: float = Field(default=2, ge=0)
-    """Delay before the first retry of a call. It doubles with each retry, up to 8 seconds."""
+    """Delay before the first retry of a call. It doubles with each retry, up to 8 seconds, or the provider's
+    Retry-After delay if that is longer."""
 
     chat_system_prompt: str = "You are a helpful assistant. Answer in the language in which you are spoken to."
     """System prompt of `chat_completion` tasks."""
@@ -240,9 +242,9 @@ class Settings(BaseModel):
     notification_digest_interval_seconds: float = Field(default=300, ge=0)
 
     breaker_failure_threshold: int = Field(default=5, ge=1)
-    """Consecutive failures that open a circuit breaker."""
+    """Number of consecutive failures after which a circuit breaker opens."""
     breaker_open_seconds: float = Field(default=30, gt=0)
-    """Time before an open breaker becomes half-open. It doubles with each failed call, up to 10 minutes."""
+    """Time before an open breaker becomes half-open. It doubles with each failed probe, up to 10 minutes."""
     breaker_pause_after_seconds: float = Field(default=60, ge=0)
     """Outage duration of a service after which the queues of workers that require it are paused."""
 

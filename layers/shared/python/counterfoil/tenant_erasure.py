@@ -26,7 +26,8 @@ SLUG_RETENTION = timedelta(days=15)
 BATCH_SIZE = 5_000
 """Maximum number of rows deleted, or pages read, in one transaction. Each timeout divides it by ten."""
 STEP_SECONDS = 2.0
-"""Maximum duration of a transaction. A run is long enough to try every batch size once."""
+"""Maximum duration of a transaction, except the one that deletes the tenant. A run is long enough to try every batch
+size once."""
 ACTOR = "watchdog"
 PREFIXES = (
     "uploads/{slug}/",
@@ -49,9 +50,9 @@ class TenantErasure:
 
     requested_at: datetime
     rows: int
-    """Rows deleted so far, excluding rows deleted by a cascade."""
+    """Number of rows deleted so far, excluding rows deleted by a cascade."""
     objects: int
-    """Versions and delete markers erased so far."""
+    """Number of versions and delete markers erased so far."""
     finished_at: datetime | None
 
 

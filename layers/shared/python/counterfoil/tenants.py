@@ -54,7 +54,8 @@ ORDER BY t.slug LIMIT %(limit)s
 def page(connection: Connection, slugs: Sequence[str] | None, after: str, limit: int) -> list[Tenant]:
     """Return at most `limit` tenants after the slug `after`, ordered by slug.
 
-    If `slugs` is given, return only these tenants. Requires a transaction of `all_tenants`.
+    If `slugs` is given, return only these tenants. Tenants that are being erased are omitted. Requires a transaction of
+    `all_tenants`.
     """
     values = {"slugs": slugs, "after": after, "limit": limit}
     return [Tenant(*row) for row in connection.execute(_PAGE, values)]
@@ -79,7 +80,8 @@ def add(
     """
     if not _SLUG.fullmatch(slug):
         raise RejectedRequestError(
-            f"'{slug}' cannot name a tenant: use at most 63 lower-case letters a-z, digits and hyphens."
+            f"'{slug}' cannot name a tenant: use at most 63 lower-case letters a-z, digits and hyphens. "
+            "The first character cannot be a hyphen."
         )
     erased = connection.execute("SELECT requested_at FROM find_tenant_erasure(%s)", [slug]).fetchone()
     if erased is not None:

@@ -79,7 +79,7 @@ TRAIT_WEIGHT, DISTANCE_WEIGHT, YEAR_WEIGHT = 3000.0, 2500.0, 75.0
 MAX_AGE_DIFFERENCE = 20
 """Age difference in years above which the score does not decrease further."""
 AGE_BUCKET_WIDTH = 5
-"""Width of an age bucket in years. Users in the same bucket share a candidate list."""
+"""Width of an age bucket in years. Users with the same genders and age bucket share a candidate list."""
 
 EARTH_KM = 6371.0088
 UNLIMITED_REACH = float((2 * UNIT + 2) ** 2)
@@ -162,7 +162,7 @@ class Pool:
         self.people = ProfileArrays(people.rows[np.argsort(people.ids)])
         """Sorted by id."""
         if (self.people.ids[1:] == self.people.ids[:-1]).any():
-            raise ValueError("a person is in the pool twice")
+            raise ValueError("a user is in the pool twice")
         self.day = day
         positions = curve_positions(self.people.rows["place"])
         order = np.argsort(positions, kind="stable")
@@ -180,7 +180,7 @@ class Pool:
         self._eligible: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
-        """Return the curve positions of candidates for users in this preference group (`preference_groups`)."""
+        """Return the indexes in `columns` of candidates for a preference group (`preference_groups`)."""
         if kind not in self._eligible:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
             is_match = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
@@ -189,7 +189,7 @@ class Pool:
         return self._eligible[kind]
 
     def find_positions(self, ids: NDArray[np.bytes_]) -> Indices:
-        """Return the curve position of each id, or -1 if it is not in the pool."""
+        """Return the index in `columns` of each id, or -1 if it is not in the pool."""
         positions: Indices = np.append(self._positions, -1)[self.people.find(ids)]
         return positions
 
@@ -238,7 +238,7 @@ class ExclusionSet(NamedTuple):
     first: Indices
     """Index of each user's first exclusion in `positions`."""
     positions: Indices
-    """Curve position of each excluded candidate, or -1 if the candidate is not in the pool."""
+    """Index in `Pool.columns` of each excluded candidate, or -1 if the candidate is not in the pool."""
 
     @classmethod
     def of(cls, pool: Pool, users: ProfileArrays, excluded: NDArray[Any]) -> "ExclusionSet":
@@ -398,7 +398,7 @@ def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
 
 
 def top_k(values: Ints, depth: int) -> Ints:
-    """Return the `depth` highest values of each row in descending order. Modifies `values`."""
+    """Return up to `depth` of the highest values of each row, in descending order. Modifies `values`."""
     if depth > _MAX_ARGMAX_DEPTH:
         return np.sort(values, axis=1)[:, : -depth - 1 : -1]
     best = np.empty((len(values), min(depth, values.shape[1])), np.int64)

@@ -115,7 +115,7 @@ RETURNING id, tenant_id, revision, send_number
 
 
 class PendingPool(NamedTuple):
-    """Active users in a zone who have no job for its due date."""
+    """Offers that are due, with the number of active users who have no job for them."""
 
     due: Due
     people: int

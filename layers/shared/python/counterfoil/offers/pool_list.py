@@ -22,7 +22,7 @@ PoolState = Literal["running", "completed", "failed"]
 ON_TIME_WINDOW = timedelta(hours=1)
 """Time after 9:00, or after a late user joined, within which offers must be completed."""
 MAX_SHARDS = 200
-"""Maximum number of shards shown per pool: failed ones first, then those in progress."""
+"""Maximum number of shards shown per pool: failed ones first, then those in progress, then pending ones."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class OfferPool:
     ]
     user_count: Annotated[int, Field(description="Number of users who receive offers: pinned and late users.")]
     shards: int
-    pending: Annotated[int, Field(description="Users whose offers wait for an attempt or a retry.")]
+    pending: Annotated[int, Field(description="Number of users whose offers wait for an attempt or a retry.")]
     running: int
     completed: int
-    failed: Annotated[int, Field(description="Users whose offers failed and need an operator.")]
+    failed: Annotated[int, Field(description="Number of users whose offers failed and need an operator.")]
     ended_at: Annotated[
         datetime | None, Field(description="Time when the last shard ended; null while a shard is unfinished.")
     ]
     late_users: Annotated[
         int,
-        Field(description="Users whose offers were missing at 10:00; for late users, an hour after they joined."),
+        Field(description="Number of users whose offers were missing at 10:00, or an hour after late users joined."),
     ]
 
 
@@ -136,7 +136,8 @@ class OfferShard:
     users: int
     completed: int | None
     quarantined: Annotated[
-        int | None, Field(description="Users with invalid profiles, who get another attempt in a separate shard.")
+        int | None,
+        Field(description="Number of users with invalid profiles, who get another attempt in a separate shard."),
     ]
     attempts: int
     error: str | None
@@ -299,10 +300,10 @@ class OfferStats:
 
     completed: int
     pending: int
-    """Users whose offers are pending or in progress."""
+    """Number of users whose offers are pending or in progress."""
     failed: int
     late_users: int
-    """Users whose offers are overdue: pending after 10:00, or for late users more than an hour after they joined."""
+    """Number of users whose offers are overdue: pending after 10:00, or for late users an hour after they joined."""
 
 
 def current_stats(connection: Connection, now: datetime) -> OfferStats:

@@ -192,9 +192,10 @@ ON CONFLICT (user_id, blocked_id) DO NOTHING
 def block(
     connection: Connection, tenant_id: UUID, external_id: UUID, blocked_external_id: UUID, now: datetime, *, by: str
 ) -> bool:
-    """Prevent offers between two users permanently. Returns True if the blocking user has a profile.
+    """Prevent offers between two users until the block is deleted.
 
-    The blocked user does not need a profile, so the result does not disclose whether there is one.
+    Returns True if the blocking user has a profile. The blocked user does not need a profile, so the result does not
+    disclose whether there is one.
 
     Raises:
         RejectedRequestError: both ids are the same.

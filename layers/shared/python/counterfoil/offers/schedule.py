@@ -147,7 +147,7 @@ _latest: dict[str, Due] = {}
 
 
 def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[str, date]]) -> list[Due]:
-    """Return the offers to queue now: each zone's current date, if 9:00 was less than CATCH_UP_WINDOW ago.
+    """Return the offers to queue now: each zone's current date, unless CATCH_UP_WINDOW has passed.
 
     `already_queued` contains pairs of zone and date to skip. An unknown zone is treated like UTC. Its offers are queued
     and fail visibly.

@@ -306,7 +306,7 @@ def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
-    """Return a pool's pinned profiles in order of id, except for deleted users."""
+    """Return a pool's pinned profiles in order of id. The result is empty after they expire."""
     with connection.cursor(binary=True) as cursor:
         return b"".join(packed for (packed,) in cursor.execute(_POOL_PROFILES, [pool_id]))
 
@@ -355,7 +355,7 @@ def count_unfinished_parts(connection: Connection, shard: ShardInput) -> int:
 
 
 def offer_counts(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
-    """Return the number of existing offers for each candidate in the pool (`OFFER_COUNT`)."""
+    """Return the number of existing offers of each candidate that has any (`OFFER_COUNT`)."""
     with force_hash_plans(connection), connection.cursor(binary=True) as cursor:
         ((rows,),) = cursor.execute(_EXISTING_OFFERS, {"pool": shard.pool_id, "date": shard.date}).fetchall()
     return np.frombuffer(rows, OFFER_COUNT)
