@@ -284,16 +284,14 @@ def test_tampering_is_detected_at_its_position(
     assert result.number == position
 
 
-@pytest.mark.parametrize(("end", "expected"), [(1, 1), (5, 1), (3, 1)])
-def test_deletion_of_first_entries_is_detected(
-    end: int, expected: int, record: Record, verify: Verify, tamper: Callable[[str], None]
-):
+@pytest.mark.parametrize("end", [1, 3, 5])
+def test_deletion_of_first_entries_is_detected(end: int, record: Record, verify: Verify, tamper: Callable[[str], None]):
     for _ in range(5):
         record()
     tamper(f"DELETE FROM audit_entry WHERE number <= {end}")
     result = verify()
     assert result is not None
-    assert result.number == expected
+    assert result.number == 1
 
 
 def test_forged_entry_with_valid_hash_is_detected(
