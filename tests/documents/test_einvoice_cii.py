@@ -95,7 +95,7 @@ def test_only_dates_with_a_day_are_read(stated: str, day: str | None):
     assert read(cii_invoice((ISSUE_DATE, stated))).get("invoice_date") == day
 
 
-def test_date_in_unknown_format_is_rejected():
+def test_date_contradicting_its_format_is_rejected():
     with pytest.raises(InvalidDocumentError, match="invoice_date is not a date"):
         extract_xml(cii_invoice((ISSUE_DATE, '<udt:DateTimeString format="102">2.6.2025</udt:DateTimeString>')))
 
@@ -103,7 +103,7 @@ def test_date_in_unknown_format_is_rejected():
 @pytest.mark.parametrize(
     "profile", ["urn:factur-x.eu:1p0:minimum", "urn:factur-x.eu:1p0:basicwl", "urn:zugferd.de:2p0:minimum"]
 )
-def test_profile_without_line_items_is_accepted(profile: str):
+def test_minimal_profiles_require_no_line_items(profile: str):
     invoice = read(cii_invoice((PROFILE, profile), (CII_LINE, "")))
     assert [line["description"] for line in invoice["line_items"]] == ["Verpackung"]
     assert invoice["total_gross"] == "156.00"
@@ -122,7 +122,7 @@ def test_freight_becomes_a_separate_line():
     assert invoice["line_items"][-1] == {"description": "Fracht", "net_amount": "3.00"}
 
 
-def test_allowance_is_negative():
+def test_allowance_has_a_negative_amount():
     invoice = read(cii_invoice(("<udt:Indicator>true", "<udt:Indicator>false")))
     assert invoice["line_items"][-1] == {"description": "Verpackung", "net_amount": "-6.00"}
 

@@ -441,7 +441,7 @@ def test_any_bytes_yield_sizes_or_none(start: bytes, rest: bytes) -> None:
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
 @pytest.mark.parametrize(("size", "small"), [((MIN_PAGE_PIXELS - 1, 700), True), ((MIN_PAGE_PIXELS,) * 2, False)])
-def test_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
+def test_only_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
     assert is_small(encode(Image.new("L", size), form)) is small
 
 

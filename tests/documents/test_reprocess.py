@@ -1,4 +1,4 @@
-"""Reprocessing starts each document once, at the requested rate, even if attempts fail."""
+"""Reprocessing starts each document once, at the requested rate, even if a step is killed."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

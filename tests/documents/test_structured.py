@@ -26,7 +26,7 @@ def test_amount_is_normalized_and_keeps_its_precision(stated: str, normal: str):
 
 
 @pytest.mark.parametrize("unreadable", ["1.190,00", "12 EUR", "NaN", "Infinity", "1e999999999", "--1", "١٢"])
-def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
+def test_error_for_invalid_amount_names_only_the_field(unreadable: str):
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as error:
         to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
     assert unreadable not in str(error.value)

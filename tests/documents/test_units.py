@@ -50,7 +50,7 @@ def test_spellings_of_a_unit_share_one_code(unit: str, spellings: list[str]):
 
 
 @pytest.mark.parametrize("spelling", ["vpe 12", "LBR", "MWH", "XBC"])
-def test_unit_without_equivalent_is_unchanged(spelling: str):
+def test_unit_without_equivalent_is_only_uppercased(spelling: str):
     assert canonical(spelling) == spelling.upper()
 
 

@@ -36,7 +36,7 @@ def test_date_is_read(text: str, day: str):
 
 
 @pytest.mark.parametrize("text", ["04/03/2025", "04-03-2025", "31.02.2024", "13/13/2024", "1.234,56", "12.05", "KW 36"])
-def test_invalid_and_ambiguous_dates_are_rejected(text: str):
+def test_invalid_and_ambiguous_dates_are_not_read(text: str):
     assert kind.parse_date(text, None) is None
 
 
@@ -107,7 +107,7 @@ def test_iban_is_separated_from_the_following_text():
     assert kind.find_ibans(f"Konto {text}") == ["DE08700901001234567890"]
 
 
-def test_invalid_iban_is_accepted_only_beside_a_label():
+def test_invalid_iban_is_read_only_beside_a_label():
     assert kind.iban("DE12 1234 4321 9876 00") == ("DE1212344321987600", LABELED_CONFIDENCE)
     assert kind.find_ibans("Konto DE12 1234 4321 9876 00") == []
 

@@ -62,7 +62,7 @@ def test_unique_subset_with_the_sum_is_found():
     assert indices_of_sum([Decimal(20), Decimal(5), Decimal(7)], Decimal(12)) == (1, 2)
 
 
-def test_ambiguous_subset_is_not_chosen():
+def test_ambiguous_or_missing_subset_is_not_chosen():
     assert indices_of_sum([Decimal(20), Decimal(5), Decimal(20)], Decimal(20)) is None
     assert indices_of_sum([Decimal(20), Decimal(5)], Decimal(99)) is None
 
