@@ -38,7 +38,7 @@ class DeletionResult:
     """Result of a removal."""
 
     documents: tuple[UUID, ...]
-    """The document and the parts that were split from it."""
+    """The document and the parts that were split from it, except for reassigned parts."""
     reassigned: tuple[UUID, ...]
     """Parts that now belong to another file with the same content."""
     rematched: int

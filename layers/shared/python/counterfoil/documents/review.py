@@ -77,7 +77,7 @@ class DecisionRejected:
     """Reason why a decision was rejected, in a sentence."""
 
     reason: Literal["gone", "changed"]
-    """`gone`: the document does not exist. `changed`: it has changed since the reviewer read it."""
+    """`gone`: the document or cluster does not exist. `changed`: it has changed since the reviewer read it."""
     message: str
 
 
