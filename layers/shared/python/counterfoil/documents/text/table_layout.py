@@ -157,7 +157,7 @@ def _mark_of_language(texts: Iterable[str], ambiguous_groups: "Counter[str]") ->
 
 
 def parse_number(text: str, form: NumberFormat) -> Decimal | None:
-    """Return the value of a number with an optional sign, currency or percent sign; None for other words."""
+    """Return the value of a number with an optional sign, currency or percent sign; else None."""
     match = _PRINTED.fullmatch(text.removesuffix(","))
     if match is None or match["stop"]:
         return None
