@@ -114,7 +114,10 @@ def page_ranges(split: Split) -> Set[tuple[int, int]]:
 
 
 def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
-    """Extract one document from its pages. If the model refuses or the budget is spent, only rules are used."""
+    """Extract one document from its pages.
+
+    Only rules are used if they find enough, the model rejects the document, or the budget is spent.
+    """
     if not pages.has_words:
         return ExtractionResult(None, "none", None, pages.empty_reason, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)

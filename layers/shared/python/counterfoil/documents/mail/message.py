@@ -289,7 +289,7 @@ def part_content(part: Message) -> bytes:
 
 
 def children(part: Message) -> Iterator[Message]:
-    """Return the parts of a multipart, or the message inside a message."""
+    """Yield the parts of a multipart, or the message inside a message."""
     payload = part.get_payload()
     if isinstance(payload, list):
         yield from (child for child in payload if isinstance(child, Message))

@@ -80,8 +80,8 @@ def vat_id(text: str, country: str = "") -> str | None:
     """Normalize a VAT id like `identifier`, with its country letters (EL for Greece) and no label.
 
     `country` is the company's country (ISO 3166 alpha-2), for ids without country letters. The result is None for
-    German tax numbers (`12/345/67890`), which are not VAT ids, and for empty ids. Check digits are not validated, because a misread id is
-    still similar.
+    German tax numbers (`12/345/67890`), which are not VAT ids, and for empty ids. Check digits are not validated,
+    because a misread id is still similar.
     """
     if _TAX_NUMBER.fullmatch(text.strip()):
         return None

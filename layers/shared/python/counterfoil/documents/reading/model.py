@@ -1,7 +1,7 @@
 """Extraction by a language model, verified against the pages' text.
 
 Document text is untrusted and is sent as data. Only values that occur on the pages in some notation (`grounding`) are
-accepted. If an essential value is not on the pages, the answer is rejected and the model is called again. Other values
+used. If an essential value is not on the pages, the answer is rejected and the model is called again. Other values
 that are not on the pages are omitted with a warning.
 """
 

@@ -311,7 +311,10 @@ PageRenderer = Callable[[Sequence[int]], Iterable[bytes]]
 
 
 def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on a PDF's scanned pages. If it fails, pages with an illegible text layer have no words.
+    """Run OCR on a PDF's scanned pages. A recognized page replaces a page with fewer words.
+
+    Scanned pages are unread without a service, or if there are more than MAX_SCANNED_PAGES. Pages with an illegible
+    text layer have no words unless OCR finds some.
 
     Raises:
         CounterfoilError: see `CachedOcr.recognize` and `parsers.extract_pages`.
