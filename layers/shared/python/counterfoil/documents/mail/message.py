@@ -222,7 +222,7 @@ def header_text(value: Any) -> str:
 
 
 def is_shown(character: str) -> bool:
-    """Return False for control, format, surrogate, private and unassigned characters."""
+    """Return False for control, format, surrogate, private and unassigned characters, except whitespace."""
     return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 

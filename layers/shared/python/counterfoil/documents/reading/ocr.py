@@ -59,8 +59,8 @@ class Ocr(Protocol):
     def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
         """Return the words of one page. `image` is a PDF with one page, or an image.
 
-        `width` and `height` are in points. Returns None if the service rejects the page because of its content. A
-        sideways page is rotated upright.
+        `width` and `height` are in points. Returns None if the page is rejected because of its content, format
+        or size. A sideways page is rotated upright.
 
         Raises:
             ServiceUnavailableError: throttled, failed or timed out.
