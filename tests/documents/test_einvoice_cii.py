@@ -95,7 +95,7 @@ def test_only_dates_with_a_day_are_read(stated: str, day: str | None):
     assert read(cii_invoice((ISSUE_DATE, stated))).get("invoice_date") == day
 
 
-def test_date_contradicting_its_format_is_rejected():
+def test_date_in_unknown_format_is_rejected():
     with pytest.raises(InvalidDocumentError, match="invoice_date is not a date"):
         extract_xml(cii_invoice((ISSUE_DATE, '<udt:DateTimeString format="102">2.6.2025</udt:DateTimeString>')))
 

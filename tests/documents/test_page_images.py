@@ -322,7 +322,7 @@ def test_image_with_54_million_pixels_is_scaled_down() -> None:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF"])
-def test_page_sizes_are_read_from_headers(form: str) -> None:
+def test_page_size_is_width_and_height_in_pixels(form: str) -> None:
     assert page_sizes(encode(draw_image(), form)) == [(300, 200)]
 
 

@@ -73,7 +73,7 @@ def test_empty_and_unknown_fields_are_dropped():
 
 
 @pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
-def test_every_type_requires_a_document_number(document_type: DocumentType):
+def test_every_type_except_other_requires_a_number(document_type: DocumentType):
     with pytest.raises(InvalidDocumentError, match=rf"does not state its number \({ROLES[document_type].number}\)"):
         to_structured_data(document_type, {})
 

@@ -27,7 +27,7 @@ def test_known_unit_has_a_code(text: str, expected: str):
 
 
 @pytest.mark.parametrize("text", ["", "VPE 12", "Eiche", "12", "()", "ML", "dozen"])
-def test_unknown_words_have_no_code(text: str):
+def test_ambiguous_and_unknown_words_have_no_code(text: str):
     assert unit_code(text) is None
 
 

@@ -60,7 +60,7 @@ def test_contradictory_dates_leave_date_order_unknown():
         ["Invoice 17", "Date", "Amount", "VAT number GB123456789"],
     ],
 )
-def test_dates_of_european_documents_have_day_first(texts: list[str]):
+def test_european_documents_put_the_day_first(texts: list[str]):
     assert kind.date_order(texts) == "day first"
 
 
@@ -130,7 +130,7 @@ def test_document_number_is_split_from_following_text(text: str, number: str, ta
 
 
 @pytest.mark.parametrize("text", ["auf Anfrage", "", "vom 01.03.2013", "x" * 50 + "1"])
-def test_words_and_long_strings_are_not_document_numbers(text: str):
+def test_other_text_is_not_a_document_number(text: str):
     assert kind.split_reference(text) is None
 
 

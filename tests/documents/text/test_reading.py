@@ -192,7 +192,7 @@ def test_every_field_has_evidence():
     ],
     ids=["da", "es", "it", "nl", "fr", "en", "de"],
 )  # fmt: skip
-def test_types_are_recognized_in_several_languages(drawing: str, kind: DocumentType, expected: dict[str, Any]):
+def test_types_and_fields_are_read_in_seven_languages(drawing: str, kind: DocumentType, expected: dict[str, Any]):
     reading_ = read(drawing)
     assert reading_.type is kind
     assert {name: value for name, value in reading_.fields.items() if name != "line_items"} == expected

@@ -96,6 +96,6 @@ def test_readable_amounts_give_no_warning() -> None:
     assert totals.unreadable_warning(pages(text_pdf(LASKU)), {}) is None
 
 
-def test_symbols_in_unreadable_fonts_are_not_amounts() -> None:
+def test_symbol_in_unreadable_font_causes_no_warning() -> None:
     total, bullet = Word("Gesamtbetrag", 50, 10, 120, 20), Word("\ufffd", 300, 10, 310, 20)
     assert totals.unreadable_warning([Page(595, 842, (total,), 1, (bullet,))], {}) is None

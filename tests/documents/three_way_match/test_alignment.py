@@ -47,7 +47,7 @@ def test_raising_a_limit_never_lowers_it() -> None:
     assert _raise_limit(limits, "more", "percent", Decimal(7)).upper_percent == 7
 
 
-def test_split_lines_fill_one_order_line_after_another() -> None:
+def test_split_lines_of_one_article_cause_no_variance() -> None:
     ordered = [line(description="Bolt red"), line(description="Bolt blue")]
     billed = [line(quantity="5", description="")] * 4
 

@@ -80,7 +80,7 @@ def test_down_payment_and_final_invoice_agree(description: str):
         "",
     ],
 )
-def test_descriptions_of_goods_are_not_charges(goods_lines: str):
+def test_goods_and_empty_descriptions_are_not_charges(goods_lines: str):
     assert not is_charge(words(goods_lines))
 
 

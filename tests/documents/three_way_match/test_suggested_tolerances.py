@@ -164,7 +164,7 @@ def test_excess_amount_without_article_uses_total_tolerance():
     assert only_suggestion(decision_labels).key is Key.TOTAL
 
 
-def test_tax_rates_and_mistakes_get_no_suggestion():
+def test_tax_rates_and_price_bases_get_no_suggestion():
     assert suggest_tolerances(labels(30, "5", code=VarianceCode.TAX_MISMATCH, measure="P1"), Tolerances()) == []
     assert as_json(suggest_tolerances(labels(30, "5", code=VarianceCode.PRICE_BASIS_MISMATCH), Tolerances())[0])[
         "reason"

@@ -152,7 +152,7 @@ def test_unordered_article_is_reported():
 
 
 @pytest.mark.parametrize("amount", ["12.50", "-10.00"])
-def test_unordered_freight_and_discounts_cause_no_variance(amount: str):
+def test_unordered_freight_of_either_sign_causes_no_variance(amount: str):
     charge = {"description": "Freight", "quantity": "1", "unit_price": amount, "net_amount": amount}
     assert codes(result(order(), delivery(), invoice(lines=[*TWO, charge]))) == []
 
