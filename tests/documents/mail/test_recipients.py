@@ -1,4 +1,4 @@
-"""Recipients are collected from every address header."""
+"""Recipients are collected from all headers that name recipients."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def parse_recipients(*fields: str) -> tuple[str, ...]:
         "Received: from x (HELO y) by z.example for in@acme.example (in the evening); Fri, 02 Jan 2026",
     ],
 )
-def test_recipient_is_found_in_any_address_header(field: str):
+def test_recipient_is_found_in_any_recipient_header(field: str):
     assert parse_recipients(field) == ("in@acme.example",)
 
 

@@ -453,7 +453,7 @@ def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
-    """Return the new reasons of all decided documents except the change's own; None for matched ones."""
+    """Return the new reasons of the other decided or newly linked documents; None clears a reason."""
     reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
     reasons |= {id_: change.outcome.reason(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)

@@ -545,7 +545,10 @@ def _delivered_quantities(child: Document, delivery: Document) -> dict[int, floa
 def _compare_quantities(
     child: Document, lines: Collection[int], delivered: Sequence[Mapping[int, float]]
 ) -> int | None:
-    """Compare the quantities of line items: 0 if equal, 1 if the child has more, None if it has less."""
+    """Compare the quantities of line items: 0 if all are equal, 1 if the child only has more.
+
+    None if the child has less of any line item, or states no quantity.
+    """
     has_excess = False
     for index in lines:
         delivered_quantity = sum(quantities.get(index, 0.0) for quantities in delivered)
