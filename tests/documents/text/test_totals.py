@@ -71,7 +71,7 @@ def test_too_many_amounts_are_not_searched():
     assert indices_of_sum([Decimal(1)] * 14 + [Decimal(2)], Decimal(2)) is None
 
 
-def test_unreadable_amounts_are_counted_by_field() -> None:
+def test_page_of_unreadable_amounts_is_found_by_field() -> None:
     assert totals.unreadable_amounts(pages(invoice_without_readable_amounts()), {}) == {
         "line_items": 1,
         "total_net": 1,

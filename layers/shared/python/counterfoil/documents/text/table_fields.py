@@ -324,7 +324,10 @@ def _put_basis(item: LineFields, text: str, form: NumberFormat) -> None:
 
 
 def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
-    """Check quantity * price / basis = net, and raise or lower the confidence accordingly."""
+    """Check quantity * price / basis = net, and raise or lower the confidence accordingly.
+
+    If only that explains the net amount, a discount is subtracted from the price, or a price basis is derived.
+    """
     quantity, price, net = item.number("quantity"), item.number("unit_price"), item.number("net_amount")
     if quantity is None or price is None or net is None:
         return

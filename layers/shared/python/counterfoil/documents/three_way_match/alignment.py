@@ -251,8 +251,8 @@ class _CandidateIndex:
     """Finds the anchors that a line item may match. If there are few anchors, all are returned.
 
     If there are many, anchors with the same article number or description are returned. If no anchor has the same,
-    anchors with a common word, or with the same quantity and amount, are returned. The named order line
-    is added. Beyond _MAX_ANCHORS, anchors with the same quantity come first, and the rest are dropped.
+    anchors with a common word, or with the same quantity and amount, are returned. The named order line is added.
+    Beyond _MAX_ANCHORS, anchors with the same quantity come first, and the rest are dropped.
     """
 
     def __init__(self, candidates: Sequence[OrderLine], learned: LearnedNames) -> None:

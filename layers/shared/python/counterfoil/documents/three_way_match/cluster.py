@@ -104,7 +104,7 @@ class ClusterDocuments:
 
     @cached_property
     def _profiles(self) -> dict[UUID, normalize.Document]:
-        """Documents in the form that matching uses."""
+        """Cache of documents in the form that matching uses, by id."""
         return {}
 
     @cached_property
@@ -324,7 +324,7 @@ def canceled_duplicates(cluster: ClusterDocuments) -> dict[UUID, str]:
 
 
 def _covers_invoice(cluster: ClusterDocuments, credit: Document, invoice: Document) -> bool:
-    """Return whether a credit note credits the whole amount of an invoice."""
+    """Return whether a credit note is linked to an invoice and credits its whole amount."""
     if credit.id not in cluster.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)

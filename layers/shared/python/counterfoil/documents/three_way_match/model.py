@@ -213,7 +213,7 @@ class Line:
 
     @property
     def is_item(self) -> bool:
-        """True for goods and services. False for charges, and without both article number and unit."""
+        """True for goods and services. False for charges, and with neither article number nor unit."""
         if self.article is not None or self.buyer_article is not None:
             return True
         return self.unit is not None and not is_charge(self.words)

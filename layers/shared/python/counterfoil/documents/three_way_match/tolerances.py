@@ -27,11 +27,11 @@ class Key(StrEnum):
     PRICE = "price"
     """Billed unit price, compared with the order."""
     BILLED_QUANTITY = "billed_quantity"
-    """Billed quantity, compared with the ordered, delivered and accepted quantities."""
+    """Billed quantity, compared with the ordered, the delivered, and the delivered minus rejected quantity."""
     DELIVERED_QUANTITY = "delivered_quantity"
     """Delivered quantity, compared with the order."""
     TOTAL = "total"
-    """Totals of an invoice, compared with its own line items and tax."""
+    """Totals of an invoice, compared with its own line items and tax, or with the value of its orders."""
     TAX = "tax"
     """Tax rate of a line item in percentage points, compared with the order."""
 
