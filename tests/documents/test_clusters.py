@@ -111,7 +111,7 @@ def test_clusters_of_other_tenants_are_hidden(harness: TenantHarness, database: 
         assert clusters.page(connection, harness.tenant_id, ClusterFilter(), limit=20).clusters == []
 
 
-def test_changed_cluster_is_marked_as_computing(harness: TenantHarness):
+def test_decided_cluster_is_marked_as_computing(harness: TenantHarness):
     decide(harness, "disputed")
 
     (entry,) = page(harness, ClusterFilter(number="4711")).clusters

@@ -204,7 +204,7 @@ def test_only_numeric_variances_can_be_accepted(database: Database, admin: Conne
     )
 
 
-def test_missing_or_other_tenants_cluster_is_rejected(harness: TenantHarness, admin: Connection):
+def test_decision_about_missing_or_foreign_cluster_is_rejected(harness: TenantHarness, admin: Connection):
     rejection = DecisionRejected("gone", "The cluster does not exist or has not been compared yet.")
     assert decide(harness, "accepted", cluster=UUID(int=3)) == rejection
     foreign = TenantHarness(harness.database, admin)

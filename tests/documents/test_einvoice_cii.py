@@ -103,7 +103,7 @@ def test_date_in_unknown_format_is_rejected():
 @pytest.mark.parametrize(
     "profile", ["urn:factur-x.eu:1p0:minimum", "urn:factur-x.eu:1p0:basicwl", "urn:zugferd.de:2p0:minimum"]
 )
-def test_profile_without_line_items_is_accepted(profile: str):
+def test_minimal_profiles_require_no_line_items(profile: str):
     invoice = read(cii_invoice((PROFILE, profile), (CII_LINE, "")))
     assert [line["description"] for line in invoice["line_items"]] == ["Verpackung"]
     assert invoice["total_gross"] == "156.00"
@@ -122,7 +122,7 @@ def test_freight_becomes_a_separate_line():
     assert invoice["line_items"][-1] == {"description": "Fracht", "net_amount": "3.00"}
 
 
-def test_allowance_is_negative():
+def test_allowance_has_a_negative_amount():
     invoice = read(cii_invoice(("<udt:Indicator>true", "<udt:Indicator>false")))
     assert invoice["line_items"][-1] == {"description": "Verpackung", "net_amount": "-6.00"}
 

@@ -137,7 +137,7 @@ def test_file_with_several_invoices_is_not_extracted():
     )
 
 
-def test_invalid_partial_amount_rejects_the_invoice():
+def test_invoice_with_invalid_partial_amount_is_rejected():
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number"):
         extract_xml(fattura(("<ImponibileImporto>12.00<", "<ImponibileImporto>12,00<")))
 

@@ -66,7 +66,7 @@ def test_invoice_is_read_completely():
     }
 
 
-def test_party_name_is_preferred_outside_en16931():
+def test_trading_name_is_preferred_outside_en16931():
     invoice = read(ubl_invoice(("urn:cen.eu:en16931:2017", "urn:example:1")))
     assert invoice["issuer"]["name"] == "Brunnhuber Anlagen"
 
@@ -82,7 +82,7 @@ def test_charge_without_reason_gets_a_default_description():
 
 
 @pytest.mark.parametrize("code", ["380", "384", "389", "326"])
-def test_corrected_and_self_billed_invoices_are_invoices(code: str):
+def test_invoice_type_codes_yield_invoices(code: str):
     extraction = extract_xml(ubl_invoice((">380<", f">{code}<")))
     assert extraction.type == "invoice"
     assert extraction.structured_data is not None

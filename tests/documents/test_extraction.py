@@ -1,4 +1,4 @@
-"""Extraction returns structured data, a reason for missing data, or a rejection."""
+"""Extraction returns structured data or a reason for missing data, or rejects the file."""
 
 import io
 from typing import Any

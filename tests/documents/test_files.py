@@ -38,7 +38,7 @@ def test_redelivered_notification_yields_the_same_messages() -> None:
         ("elsewhere/acme/x.xml", "elsewhere/acme/x.xml", ""),
     ],
 )
-def test_encoded_keys_are_decoded(spelling: str, key: str, tenant: str) -> None:
+def test_key_and_tenant_are_read_from_notification(spelling: str, key: str, tenant: str) -> None:
     upload = Upload("uploads", key, "00", 1)
 
     assert upload.tenant == tenant
@@ -57,7 +57,7 @@ def test_encoded_keys_are_decoded(spelling: str, key: str, tenant: str) -> None:
         ("uploads/acme/1/\u200bx.pdf", "\u200bx.pdf"),
     ],
 )
-def test_direction_controls_in_file_names_are_replaced(key: str, name: str) -> None:
+def test_only_direction_and_control_characters_are_replaced(key: str, name: str) -> None:
     assert file_name(key) == name
 
 

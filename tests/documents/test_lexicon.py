@@ -90,7 +90,7 @@ def test_lambda_layer_contains_the_lexicon_files() -> None:
     assert {f"python/counterfoil/documents/lexicon/{file}.toml" for file in FILES} <= packed.keys()
 
 
-def test_groups_assign_terms_to_users() -> None:
+def test_groups_are_parsed_with_meaning_users_and_terms() -> None:
     text = """
         [[title]]
         means = "invoice"

@@ -72,7 +72,7 @@ def state_of(harness: TenantHarness, id_: UUID) -> str | None:
     return result[id_].state if id_ in result else None
 
 
-def test_document_without_a_party_needs_review(harness: TenantHarness) -> None:
+def test_document_without_parties_needs_review(harness: TenantHarness) -> None:
     with harness.database.tenant(harness.tenant_id) as connection:
         first, second = document_list.page(
             connection, harness.tenant_id, document_list.DocumentFilter(), limit=5
@@ -101,7 +101,7 @@ def test_decided_review_stays_closed_after_another_match(harness: TenantHarness)
     assert state_of(harness, harness.ids[1]) == "decided"
 
 
-def test_review_reopens_when_its_match_is_deleted(harness: TenantHarness) -> None:
+def test_review_reopens_when_matched_document_is_deleted(harness: TenantHarness) -> None:
     with harness.database.tenant(harness.tenant_id) as connection:
         review.merge(connection, harness.tenant_id, harness.ids[1], harness.ids[0], NOW, ANN)
     harness.admin.execute("DELETE FROM document WHERE id = %s", [harness.ids[0]])
@@ -129,7 +129,7 @@ def test_review_reopens_when_its_match_is_rejected(harness: TenantHarness, by_sp
     assert (state_of(harness, second), state_of(harness, first)) == ("open", None)
 
 
-def test_review_closes_when_the_party_is_extracted(harness: TenantHarness) -> None:
+def test_review_closes_when_a_party_is_extracted(harness: TenantHarness) -> None:
     harness.admin.execute(
         "UPDATE document SET structured_data = jsonb_set(structured_data, '{issuer}', %s::jsonb) WHERE id = %s",
         [f'{{"name": "{SELLER["name"]}"}}', harness.ids[1]],

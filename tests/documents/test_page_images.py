@@ -322,7 +322,7 @@ def test_image_with_54_million_pixels_is_scaled_down() -> None:
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF"])
-def test_page_sizes_are_read_from_headers(form: str) -> None:
+def test_page_size_is_width_and_height_in_pixels(form: str) -> None:
     assert page_sizes(encode(draw_image(), form)) == [(300, 200)]
 
 
@@ -441,7 +441,7 @@ def test_any_bytes_yield_sizes_or_none(start: bytes, rest: bytes) -> None:
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
 @pytest.mark.parametrize(("size", "small"), [((MIN_PAGE_PIXELS - 1, 700), True), ((MIN_PAGE_PIXELS,) * 2, False)])
-def test_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
+def test_only_image_below_readable_size_is_small(form: str, size: tuple[int, int], small: bool) -> None:
     assert is_small(encode(Image.new("L", size), form)) is small
 
 

@@ -68,7 +68,7 @@ def test_archive_or_same_file_replaces_nothing(is_itself: bool, reason: str, har
     assert (messages, admin.execute("SELECT FROM document_deletion").fetchall()) == ([], [])
 
 
-def test_other_tenants_document_cannot_be_replaced(harness: TenantHarness, database: Database):
+def test_missing_or_foreign_document_cannot_be_replaced(harness: TenantHarness, database: Database):
     other = TenantHarness(database, harness.admin, CASE[:1])
     with harness.database.tenant(harness.tenant_id) as connection:
         for id_ in (uuid4(), other.ids[0]):

@@ -1,4 +1,4 @@
-"""Reprocessing starts each document once, at the requested rate, even if attempts fail."""
+"""Reprocessing starts each document once, at the requested rate, even if a step is killed."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -134,7 +134,7 @@ def test_messages_are_scheduled_at_an_even_rate(
 
 
 @pytest.mark.parametrize("rate", [1, 7, 60, 450, 1000])
-def test_irregular_runs_do_not_exceed_the_rate(rate: int):
+def test_irregular_runs_nearly_reach_but_never_exceed_rate(rate: int):
     last_step_at, now, total = NOW, NOW, 0
     for run in range(600):
         now += timedelta(seconds=55 + run % 11)

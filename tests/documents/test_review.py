@@ -352,7 +352,7 @@ def test_decision_about_unmatched_document_is_applied(database: Database, admin:
     assert (harness.links(), harness.clusters(), harness.reviews()) == ({(0, 2)}, [0, 1, 0], {})
 
 
-def test_decision_cannot_reach_other_tenants_documents(database: Database, admin: Connection) -> None:
+def test_merge_with_another_tenants_document_is_rejected(database: Database, admin: Connection) -> None:
     own, foreign = TenantHarness(database, admin, TWICE), TenantHarness(database, admin, TWICE)
     own.match_all()
     foreign.match_all()

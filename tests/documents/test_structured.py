@@ -26,7 +26,7 @@ def test_amount_is_normalized_and_keeps_its_precision(stated: str, normal: str):
 
 
 @pytest.mark.parametrize("unreadable", ["1.190,00", "12 EUR", "NaN", "Infinity", "1e999999999", "--1", "١٢"])
-def test_invalid_amount_is_rejected_by_field_name(unreadable: str):
+def test_error_for_invalid_amount_names_only_the_field(unreadable: str):
     with pytest.raises(InvalidDocumentError, match="total_net is not a decimal number") as error:
         to_structured_data(DocumentType.INVOICE, {"invoice_number": "1", "total_net": unreadable})
     assert unreadable not in str(error.value)
@@ -73,7 +73,7 @@ def test_empty_and_unknown_fields_are_dropped():
 
 
 @pytest.mark.parametrize("document_type", [kind for kind in DocumentType if kind is not DocumentType.OTHER])
-def test_every_type_requires_a_document_number(document_type: DocumentType):
+def test_every_type_except_other_requires_a_number(document_type: DocumentType):
     with pytest.raises(InvalidDocumentError, match=rf"does not state its number \({ROLES[document_type].number}\)"):
         to_structured_data(document_type, {})
 

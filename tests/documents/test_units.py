@@ -27,7 +27,7 @@ def test_known_unit_has_a_code(text: str, expected: str):
 
 
 @pytest.mark.parametrize("text", ["", "VPE 12", "Eiche", "12", "()", "ML", "dozen"])
-def test_unknown_words_have_no_code(text: str):
+def test_ambiguous_and_unknown_words_have_no_code(text: str):
     assert unit_code(text) is None
 
 
@@ -50,7 +50,7 @@ def test_spellings_of_a_unit_share_one_code(unit: str, spellings: list[str]):
 
 
 @pytest.mark.parametrize("spelling", ["vpe 12", "LBR", "MWH", "XBC"])
-def test_unit_without_equivalent_is_unchanged(spelling: str):
+def test_unit_without_equivalent_is_only_uppercased(spelling: str):
     assert canonical(spelling) == spelling.upper()
 
 

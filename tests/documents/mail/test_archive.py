@@ -64,7 +64,7 @@ def test_files_are_returned_in_order_without_folders():
         ("x" * 400 + ".xml", "x" * 146 + ".xml"),
     ],
 )
-def test_unsafe_file_name_is_sanitized(name: str, displayed: str):
+def test_archive_file_name_is_sanitized(name: str, displayed: str):
     (attachment,) = archive_attachments(Archive(zip_of((name, XML))))
 
     assert attachment.name == displayed
@@ -101,7 +101,7 @@ def test_files_beyond_total_size_limit_are_skipped(monkeypatch: pytest.MonkeyPat
     assert [type(item) for item in attachments] == [Attachment, Attachment, SkippedAttachment, SkippedAttachment]
 
 
-def test_encrypted_or_unsupported_compression_is_skipped():
+def test_encrypted_or_lzma_file_is_skipped():
     encrypted = overwrite(zip_of(("a.pdf", PDF)), CENTRAL, 8, b"\x01\x00")
 
     assert reasons(encrypted) == ["It is encrypted."]

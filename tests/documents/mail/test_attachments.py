@@ -49,7 +49,7 @@ def test_unreadable_container_is_skipped_with_a_reason(name: str, content: bytes
     assert attachment == SkippedAttachment(name, len(content), reason)
 
 
-def test_nested_mails_are_opened_up_to_max_depth():
+def test_nested_emails_are_opened_up_to_max_depth():
     inner_mail = mail((None, PDF))
     for _ in range(MAX_DEPTH):
         outer = mail()

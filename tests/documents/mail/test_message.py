@@ -102,7 +102,7 @@ def test_mail_with_long_header_is_detected():
         b"From: me\nno field at all\nTo: you\n\n",
     ],
 )
-def test_other_content_is_not_a_mail(content: bytes):
+def test_other_content_is_not_an_email(content: bytes):
     assert not is_mail(content)
 
 
@@ -170,7 +170,7 @@ def test_content_type_name_is_the_fallback_file_name():
     ],
     ids=["lines", "boundaries", "lines times multiparts", "deep multiparts", "deep mails"],
 )
-def test_overly_complex_mail_is_rejected_early(content: bytes):
+def test_overly_complex_mail_is_rejected(content: bytes):
     with pytest.raises(InvalidDocumentError, match=MAIL_TOO_COMPLEX):
         parse(content)
 

@@ -1,4 +1,4 @@
-"""Recipients are collected from every address header."""
+"""Recipients are collected from all headers that name recipients."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def parse_recipients(*fields: str) -> tuple[str, ...]:
         "Received: from x (HELO y) by z.example for in@acme.example (in the evening); Fri, 02 Jan 2026",
     ],
 )
-def test_recipient_is_found_in_any_address_header(field: str):
+def test_recipient_is_found_in_any_recipient_header(field: str):
     assert parse_recipients(field) == ("in@acme.example",)
 
 
@@ -48,7 +48,7 @@ def test_recipient_is_found_in_any_address_header(field: str):
         "X-Forwarded-To: in@acme.example",
     ],
 )
-def test_sender_headers_and_invalid_addresses_are_ignored(field: str):
+def test_other_headers_and_invalid_addresses_are_ignored(field: str):
     assert parse_recipients(field) == ()
 
 
@@ -104,5 +104,5 @@ def test_recipients_of_a_truncated_header_are_returned():
         b'\\"' * 500_000,
     ],
 )
-def test_hostile_header_is_parsed_quickly(field: bytes):
+def test_hostile_header_is_parsed_within_recipient_limit(field: bytes):
     assert len(recipients(b"To: " + field + b"\r\nCc: in@acme.example\r\n\r\n")) <= MAX_RECIPIENTS

@@ -52,7 +52,7 @@ class ReferenceMatching:
         }
 
     def reason(self, document: Document) -> str | None:
-        """Return the reason why a document has no match."""
+        """Return the reason why a document has no match or is ambiguous, or None."""
         return self._choices[document.id].reason
 
     def _documents_with(self, keys: Iterable[Key], excluded: Document) -> list[Document]:

@@ -141,7 +141,7 @@ class TenantHarness:
             list(pool.map(match, [positions[first : first + size] for first in range(0, len(positions), size)]))
 
     def match_all(self, order: Iterable[int] | None = None, concurrency: int = 1) -> None:
-        """Match documents in this order, `concurrency` at a time. By default, match all as stored."""
+        """Match documents in this order, `concurrency` at a time. By default, match all in stored order."""
         with ThreadPoolExecutor(concurrency) as pool:
             list(pool.map(self.match, range(len(self.ids)) if order is None else order))
 
@@ -183,7 +183,7 @@ class TenantHarness:
         }
 
     def reason(self, position: int) -> str | None:
-        """Return the reason why a document has no match."""
+        """Return the reason why a document has no match or is ambiguous, or None."""
         row = self.admin.execute(
             "SELECT matching_skip_reason FROM document WHERE id = %s", [self.ids[position]]
         ).fetchone()

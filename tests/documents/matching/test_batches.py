@@ -105,7 +105,7 @@ def test_group_exceeding_a_key_limit_removes_existing_match(
 
 
 @pytest.mark.parametrize(("other_count", "needs_new_decision"), [(2, False), (3, True)])
-def test_key_limit_exceeded_before_write_forces_new_decision(
+def test_write_repeats_decision_if_key_limit_was_exceeded(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch, other_count: int, needs_new_decision: bool
 ) -> None:
     monkeypatch.setattr(sql, "MAX_DOCUMENTS_PER_KEY", 3)
@@ -125,7 +125,7 @@ def test_invoice_grouped_with_referenced_order_is_omitted(database: Database, ad
     assert harness.links() == {(0, 1)}
 
 
-def test_partner_matched_before_write_omits_document(database: Database, admin: Connection) -> None:
+def test_document_with_partner_matched_before_write_is_omitted(database: Database, admin: Connection) -> None:
     other = unrelated_documents(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
 
@@ -135,7 +135,7 @@ def test_partner_matched_before_write_omits_document(database: Database, admin: 
     assert harness.links() == {(0, 1)}
 
 
-def test_partner_matched_while_waiting_omits_document(database: Database, admin: Connection) -> None:
+def test_document_with_partner_matched_while_waiting_is_omitted(database: Database, admin: Connection) -> None:
     other = unrelated_documents(order, number="{}")[0]
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711"), other])
     locked = Event()
@@ -163,7 +163,7 @@ def test_partner_matched_while_waiting_omits_document(database: Database, admin:
     assert harness.links() == {(0, 1)}
 
 
-def test_decision_before_write_omits_document(database: Database, admin: Connection) -> None:
+def test_document_decided_about_before_write_is_omitted(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match_all()
 
@@ -182,7 +182,7 @@ def test_sequential_groups_match_each_other(database: Database, admin: Connectio
     assert harness.links() == {(0, 1)}
 
 
-def test_group_search_runs_few_extra_statements(
+def test_group_search_runs_at_most_two_extra_statements(
     database: Database, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders, invoices = (

@@ -1,4 +1,4 @@
-"""The document cache is bounded by the size of its documents."""
+"""The total size of the cached documents is bounded."""
 
 from psycopg.types.json import Jsonb
 

@@ -66,7 +66,7 @@ def test_reasoning_counts_the_agreeing_lines():
         (Feature.DATE, "within_three_weeks", "Date: within three weeks."),
     ],
 )
-def test_each_feature_has_a_sentence(feature: Feature, level: str, sentence: str):
+def test_sentence_is_rendered_from_feature_and_level(feature: Feature, level: str, sentence: str):
     assert _sentence(feature, level, read(invoice()), read(order("4711"))) == sentence
 
 

@@ -97,7 +97,7 @@ def test_match_without_model_stays_ambiguous(database: Database, admin: Connecti
     assert stored_answers(admin) == []
 
 
-def test_invoice_with_a_confirmed_match_skips_the_judge(harness: TenantHarness, model_server: Server):
+def test_invoice_with_a_confirmed_match_is_not_judged(harness: TenantHarness, model_server: Server):
     note = harness.file(delivery(po_reference="4711", lines=[line("A-100")]))
     harness.match(note)
     harness.decide(2, note, "confirmed")
@@ -130,7 +130,7 @@ def test_answer_without_choice_leaves_match_ambiguous(harness: TenantHarness, mo
 
 
 @pytest.mark.parametrize(("confidence", "links"), [("high", {(0, 2)}), ("medium", {(0, 2)}), ("low", set())])
-def test_low_confidence_choice_creates_no_match(
+def test_choice_creates_match_unless_confidence_is_low(
     confidence: str, links: set[Any], harness: TenantHarness, model_server: Server
 ):
     model_server.add_steps(answer(CHOICE | {"confidence": confidence}))
@@ -253,7 +253,7 @@ def test_too_many_candidates_skip_the_judge(
     assert harness.reason(9) == "9 documents fit equally: order 4711, order 4711, order 4711."
 
 
-def test_reviewers_decision_skips_the_judge(harness: TenantHarness, model_server: Server, admin: Connection):
+def test_match_by_reviewer_is_not_judged_again(harness: TenantHarness, model_server: Server, admin: Connection):
     model_server.add_steps(answer(CHOICE))
     harness.match(2)
     admin.execute("UPDATE document_match SET decided_by = 'reviewer'")
@@ -273,7 +273,7 @@ def test_rejected_candidate_is_not_offered(harness: TenantHarness, model_server:
     assert harness.links() == {(1, 2)}
 
 
-def test_rejected_judgment_is_removed_and_judged_again(harness: TenantHarness, model_server: Server):
+def test_document_with_rejected_judgment_is_judged_again(harness: TenantHarness, model_server: Server):
     third = harness.file(duplicate_of(2))
     harness.match(third)
     model_server.add_steps(answer(CHOICE))
@@ -462,7 +462,7 @@ def _judged_edges(harness: TenantHarness, admin: Connection) -> set[Any]:
 # Answer schema
 
 
-def test_answer_schema_admits_only_offered_candidates():
+def test_answer_schema_admits_one_offered_candidate_per_group():
     schema = answer_schema(["A1", "A2", "B1"])
     assert schema.model_validate({"matches": []}).matches == ()
     choices = [CHOICE, CHOICE | {"candidate": "B1"}]

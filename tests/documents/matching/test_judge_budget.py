@@ -136,7 +136,9 @@ def test_new_candidate_does_not_defer_without_budget(harness: TenantHarness):
     assert SPENT.format(0) in (write_result.reason or "")
 
 
-def test_new_candidate_makes_judged_match_ambiguous_again(harness: TenantHarness, model_server: Server, budget: Budget):
+def test_new_candidate_after_exhausted_budget_makes_match_ambiguous(
+    harness: TenantHarness, model_server: Server, budget: Budget
+):
     harness.judge = budget(1)
     model_server.add_steps(answer(CHOICE))
     harness.match(2)

@@ -1,4 +1,4 @@
-"""Matches stay ambiguous or are deferred if the model refuses a prompt or the deadline is near."""
+"""Matching fails, defers or stays ambiguous if a prompt is refused or the deadline is near."""
 
 from math import inf
 from typing import TypeVar

@@ -66,7 +66,7 @@ def test_edge_references_its_judgment(harness: TenantHarness, model_server: Serv
     assert row == (exchanges_about(harness, 2)[0].question.hex(),)
 
 
-def test_refused_prompt_of_another_document_is_stored(harness: TenantHarness, model_server: Server):
+def test_prompt_refused_in_another_documents_match_is_stored(harness: TenantHarness, model_server: Server):
     model_server.add_steps(Failure(400))
     with pytest.raises(RejectedRequestError):
         harness.match(2)
@@ -130,7 +130,7 @@ def test_document_removed_during_call_stores_no_judgment(
     assert (stored_answers(admin), len(model_server.requests)) == ([], 1)
 
 
-def test_candidate_removed_during_call_keeps_the_answer(
+def test_answer_survives_removal_of_candidate_during_call(
     harness: TenantHarness, model_server: Server, database: Database
 ):
     def remove(_: Request) -> str:

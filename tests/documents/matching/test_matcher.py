@@ -35,7 +35,7 @@ def test_document_without_structured_data_is_skipped(database: Database, admin: 
     assert "No structured data" in decision.reason
 
 
-def test_unknown_document_type_is_skipped(database: Database, admin: Connection) -> None:
+def test_document_of_type_other_is_skipped(database: Database, admin: Connection) -> None:
     tenant_id = factories.make_tenant(admin)
     letter = factories.make_document(admin, tenant_id, {"subject": "Letter"}, type="other")
     assert isinstance(matching.search_and_decide(database, tenant_id, letter), matching.SkipMatching)
@@ -162,7 +162,7 @@ def test_new_order_before_write_forces_new_decision(database: Database, admin: C
     assert harness.links() == set()
 
 
-def test_reviewers_decision_during_search_applies(database: Database, admin: Connection) -> None:
+def test_reviewers_decision_before_write_applies(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
     pending_match = harness.search(1)
@@ -195,7 +195,7 @@ def test_unrelated_match_forces_no_new_decision(database: Database, admin: Conne
     assert not harness.write(pending_match).was_repeated
 
 
-def test_edge_added_between_reads_is_seen_once(database: Database, admin: Connection) -> None:
+def test_edge_added_between_reads_appears_at_one_end(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
     first, second = harness.ids
@@ -222,7 +222,7 @@ def test_edge_seen_from_one_end_forces_new_decision(database: Database, admin: C
     assert harness.links() == {(0, 1), (0, 2), (1, 2)}
 
 
-def test_changed_number_of_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
+def test_changed_candidate_forces_new_decision(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [order("4711"), invoice(po_reference="4711")])
     harness.match(0)
     pending_match = harness.search(1)
@@ -323,7 +323,7 @@ def test_changed_data_moves_document_to_new_partner(database: Database, admin: C
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
-def test_changed_data_leaves_no_stale_edges(database: Database, admin: Connection, seed: int) -> None:
+def test_changed_data_leaves_no_outdated_edges(database: Database, admin: Connection, seed: int) -> None:
     samples, other = random_samples(seed, 20), random_samples(seed + 50, 20)
     harness = TenantHarness(database, admin, samples)
     harness.match_all()

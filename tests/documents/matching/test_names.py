@@ -151,7 +151,7 @@ def test_different_companies_have_different_cores(first: str, second: str) -> No
         ("Köln", "Köln", "koln"),
     ],
 )
-def test_trailing_place_is_not_part_of_the_name(text: str, location: str, core: str) -> None:
+def test_trailing_place_is_removed_from_longer_names(text: str, location: str, core: str) -> None:
     assert name(text, location).core == core
 
 

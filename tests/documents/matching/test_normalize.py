@@ -178,7 +178,7 @@ def test_invalid_number_or_date_yields_none() -> None:
 
 
 @pytest.mark.parametrize(("spelling", "tail"), [("ODA 1953/2025", "1953"), ("2025/00123", "123"), ("RE-2025", "2025")])
-def test_trailing_year_is_not_a_numbers_tail(spelling: str, tail: str) -> None:
+def test_year_is_not_the_tail_beside_other_digits(spelling: str, tail: str) -> None:
     read = reference(spelling)
     assert read is not None
     assert read.tail == tail
@@ -236,7 +236,7 @@ def test_models_share_no_bucket():
 
 
 @pytest.mark.parametrize(("cosine", "least", "most"), [(0.95, 0.96, 1), (0.9, 0.85, 1), (0.5, 0, 0.35), (0, 0, 0.05)])
-def test_vectors_at_small_angles_share_buckets(cosine: float, least: float, most: float):
+def test_shared_buckets_become_likelier_at_smaller_angles(cosine: float, least: float, most: float):
     random, pairs, shared = Random(7), 150, 0
     for _ in range(pairs):
         first, second = ([random.gauss(0, 1) for _ in range(96)] for _ in range(2))

@@ -61,7 +61,7 @@ def test_low_confidence_essential_field_is_uncertain():
     assert check_completeness(DocumentType.INVOICE, WHOLE, evidence).uncertain == ("invoice_number",)
 
 
-def test_delivery_note_requires_lines_but_no_totals():
+def test_delivery_note_and_other_document_require_no_totals():
     fields = {
         "delivery_note_number": "1",
         "delivery_date": "2026-01-02",

@@ -162,14 +162,14 @@ def test_crash_of_a_fresh_child_rejects_the_file(monkeypatch: pytest.MonkeyPatch
         parsers.read(text_pdf(LASKU))
 
 
-def test_crash_of_reused_child_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_is_retried_after_reused_child_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     parsers.read(ubl_invoice())
     _kill_next_children(signal.SIGSEGV, monkeypatch, times=1)
 
     assert parsers.read(text_pdf(LASKU)).pages == pages(text_pdf(LASKU))
 
 
-def test_externally_killed_child_is_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_kill_of_child_is_a_transient_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _kill_next_children(signal.SIGKILL, monkeypatch, times=9)
 
     with pytest.raises(ParserError, match="killed from outside"):

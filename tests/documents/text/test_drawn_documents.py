@@ -39,7 +39,7 @@ def test_holdout_documents_reach_the_required_score():
 
 
 @pytest.mark.parametrize("draw", [*DRAWN_DOCUMENTS, *HOLDOUT], ids=lambda draw: draw.__name__.replace("_", " "))
-def test_drawn_document_totals_add_up(draw: Callable[[], DrawnDocument]):
+def test_expected_totals_of_drawn_documents_add_up(draw: Callable[[], DrawnDocument]):
     expected = draw().expected
     nets = [Decimal(line["net_amount"]) for line in expected["line_items"] if "net_amount" in line]
     if "total_net" in expected and len(nets) == len(expected["line_items"]):

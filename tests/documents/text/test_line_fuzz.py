@@ -1,4 +1,4 @@
-"""Line items are extracted quickly from arbitrary pages."""
+"""Line items from arbitrary pages are valid, and are extracted quickly."""
 
 import time
 from decimal import Decimal

@@ -81,7 +81,7 @@ def test_adjacent_columns_are_separate_words():
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
-def test_sideways_text_is_read_upright(angle: int):
+def test_rotated_text_is_read_upright(angle: int):
     def draw(document: FPDF) -> None:
         with document.rotation(angle, 100, 100):
             document.text(100, 100, "Invoice 17")

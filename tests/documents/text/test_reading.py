@@ -192,7 +192,7 @@ def test_every_field_has_evidence():
     ],
     ids=["da", "es", "it", "nl", "fr", "en", "de"],
 )  # fmt: skip
-def test_every_type_is_recognized_in_every_language(drawing: str, kind: DocumentType, expected: dict[str, Any]):
+def test_types_and_fields_are_read_in_seven_languages(drawing: str, kind: DocumentType, expected: dict[str, Any]):
     reading_ = read(drawing)
     assert reading_.type is kind
     assert {name: value for name, value in reading_.fields.items() if name != "line_items"} == expected
@@ -268,7 +268,7 @@ def test_invoice_references_several_orders():
         "12345 Musterstadt",  # a city without a name
     ],
 )
-def test_ambiguous_value_is_omitted(line: str):
+def test_ambiguous_or_missing_value_is_omitted(line: str):
     assert fields(f"Invoice 4711\n\n\n{line}\n") == {"invoice_number": "4711"}
 
 

@@ -259,7 +259,7 @@ Pos   Description                Qty       Price      Disc %     Amount
     assert second.evidence["unit"].source == "other lines"
 
 
-def test_price_basis_of_a_hundred_is_read():
+def test_price_basis_is_read_from_words_or_column():
     by_words, by_column = (
         fields("""
 Pos  Bezeichnung            Menge        Preis         Betrag

@@ -1,4 +1,4 @@
-"""Document titles and numbers are recognized in every notation and language."""
+"""Document titles and numbers are recognized in many notations and languages."""
 
 # ruff: noqa: RUF001 - original typography
 

@@ -62,7 +62,7 @@ def test_unique_subset_with_the_sum_is_found():
     assert indices_of_sum([Decimal(20), Decimal(5), Decimal(7)], Decimal(12)) == (1, 2)
 
 
-def test_ambiguous_subset_is_not_chosen():
+def test_ambiguous_or_missing_subset_is_not_chosen():
     assert indices_of_sum([Decimal(20), Decimal(5), Decimal(20)], Decimal(20)) is None
     assert indices_of_sum([Decimal(20), Decimal(5)], Decimal(99)) is None
 
@@ -71,7 +71,7 @@ def test_too_many_amounts_are_not_searched():
     assert indices_of_sum([Decimal(1)] * 14 + [Decimal(2)], Decimal(2)) is None
 
 
-def test_unreadable_amounts_are_counted_by_field() -> None:
+def test_page_of_unreadable_amounts_is_found_by_field() -> None:
     assert totals.unreadable_amounts(pages(invoice_without_readable_amounts()), {}) == {
         "line_items": 1,
         "total_net": 1,
@@ -96,6 +96,6 @@ def test_readable_amounts_give_no_warning() -> None:
     assert totals.unreadable_warning(pages(text_pdf(LASKU)), {}) is None
 
 
-def test_symbols_in_unreadable_fonts_are_not_amounts() -> None:
+def test_symbol_in_unreadable_font_causes_no_warning() -> None:
     total, bullet = Word("Gesamtbetrag", 50, 10, 120, 20), Word("\ufffd", 300, 10, 310, 20)
     assert totals.unreadable_warning([Page(595, 842, (total,), 1, (bullet,))], {}) is None

@@ -24,7 +24,7 @@ _PRICED = {"purchase_order", "order_confirmation", "invoice", "credit_note", "co
 
 
 def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
-    """Return a line item. Its net amount is computed from quantity, price and price basis."""
+    """Return a line item. By default, its net amount follows from quantity, price and price basis."""
     item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
         net = float(quantity) * float(price) / float(fields.get("price_basis_quantity", "1"))

@@ -1,4 +1,4 @@
-"""Line items are paired by weights, and repeated documents are detected."""
+"""Line items are paired by weight. Also: repeated delivery notes, and raised limits."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -25,13 +25,13 @@ def test_equal_amount_adds_weight_only_with_equal_quantity() -> None:
     assert weight(quantity=Decimal(9)) == weight(quantity=Decimal(9), net=Decimal("41.99"))
 
 
-def test_article_number_typo_outweighs_another_number() -> None:
+def test_typo_costs_less_than_different_article_number() -> None:
     assert BILLED.article is not None
     assert weight(article=BILLED.article[:-1] + "B") - weight(article="XYZ000Q") == 4.0
 
 
 @pytest.mark.parametrize(("second", "is_near"), [("schroube", True), ("dichtung", False)])
-def test_nearly_equal_words_agree(second: str, is_near: bool) -> None:
+def test_only_nearly_equal_words_are_similar(second: str, is_near: bool) -> None:
     assert (text_similarity("schraube", second) > 0) == is_near
 
 
@@ -47,7 +47,7 @@ def test_raising_a_limit_never_lowers_it() -> None:
     assert _raise_limit(limits, "more", "percent", Decimal(7)).upper_percent == 7
 
 
-def test_split_lines_fill_one_order_line_after_another() -> None:
+def test_split_lines_of_one_article_cause_no_variance() -> None:
     ordered = [line(description="Bolt red"), line(description="Bolt blue")]
     billed = [line(quantity="5", description="")] * 4
 

@@ -15,7 +15,7 @@ def only_reason(*documents: Document, code: str) -> str:
     return match_result.reasons[0]
 
 
-def test_line_amount_above_price_is_a_price_difference():
+def test_overstated_line_amount_is_a_price_difference():
     wrong = invoice(lines=[line(net_amount="52.00"), TWO[1]])
     assert only_reason(order(), delivery(), wrong, code="price_mismatch") == (
         "Invoice R-100, line 1: 'Bolt A-1' is billed at 5.20 EUR per piece (52.00 EUR for 10 pieces), ordered at "
@@ -56,7 +56,7 @@ def test_price_basis_is_derived_from_the_line_amount():
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
-def test_inconsistent_order_amount_falls_back_to_price():
+def test_implausible_order_amount_is_ignored():
     ordered = line(quantity="100", price="100.00", net_amount="100.00")
     billed = line(quantity="100", price="1.00")
     match_result = result(order(lines=[ordered]), delivery(lines=[line(quantity="100")]), invoice(lines=[billed]))
@@ -67,7 +67,7 @@ def test_inconsistent_order_amount_falls_back_to_price():
 
 
 def taxed_invoice(tax: str, *rates: str, **fields: Any) -> Document:
-    """Return an invoice for 42.00 and 62.50 net, with a tax rate per line item."""
+    """Return an invoice for 42.00 and 62.50 net, with these tax rates; an empty rate is omitted."""
     lines = [item if rate == "" else {**item, "tax_rate": rate} for item, rate in zip(TWO, rates, strict=True)]
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **fields)
 
@@ -88,7 +88,7 @@ def test_incorrect_tax_total_is_a_tax_difference():
         ("7.32", ("19", "")),  # the second line item has no tax rate
     ],
 )
-def test_rounded_tax_is_accepted(tax: str, rates: tuple[str, str]):
+def test_tax_consistent_with_rates_is_not_a_difference(tax: str, rates: tuple[str, str]):
     assert codes(result(order(), delivery(), taxed_invoice(tax, *rates))) == []
 
 
@@ -99,7 +99,7 @@ def test_tax_is_not_checked_if_net_total_differs():
 
 
 @pytest.mark.parametrize(("tax", "differs"), [("1.90", False), ("1.89", True)])
-def test_tax_difference_within_rounding_is_accepted(tax: str, differs: bool):
+def test_only_tax_difference_beyond_rounding_is_reported(tax: str, differs: bool):
     lines = [line(quantity="1", price="10.05", tax_rate="19")]  # exact tax: 1.9095
     invoice_ = invoice(lines=lines, total_tax=tax, total_gross=str(Decimal("10.05") + Decimal(tax)))
     match_result = result(order(lines=lines), delivery(lines=lines), invoice_)

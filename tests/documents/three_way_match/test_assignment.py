@@ -45,7 +45,7 @@ def test_better_total_overrides_the_best_pair():
     assert assign({(0, 0): 5.0, (0, 1): 4.0, (1, 0): 5.0}) == {0: 1, 1: 0}
 
 
-def test_hundreds_of_competing_rows_are_assigned():
+def test_assignment_of_hundreds_of_competing_rows_is_optimal():
     pairs = {(row, column): float(1 + (row * column) % 7) for row in range(400) for column in range(20)}
     chosen = assign(pairs)
     assert (len(chosen), worth(pairs, chosen)) == (20, 7.0 * 17 + 1.0 * 3)  # columns 0, 7 and 14 only have weight 1

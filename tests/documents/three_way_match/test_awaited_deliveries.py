@@ -15,7 +15,7 @@ def match_deliveries(*rest: Document, names: Any = ("L1", "L2"), **fields: Any) 
     return result(order(), *rest, invoice(delivery_note_reference=list(names), **fields))
 
 
-def test_billed_quantity_in_missing_delivery_is_incomplete():
+def test_match_with_named_missing_delivery_is_incomplete():
     result_ = match_deliveries(delivery(lines=SIX))
     assert codes(result_) == ["over_billed_quantity", "under_delivered"]
     assert result_.outcome is ThreeWayMatchStatus.INCOMPLETE
@@ -41,7 +41,7 @@ def test_arrived_delivery_completes_the_match():
         ([receipt(lines=SIX)], ["L1"]),
     ],
 )
-def test_short_delivery_without_missing_note_is_exception(other_orders: list[Document], names: list[str]):
+def test_short_delivery_without_awaited_delivery_is_exception(other_orders: list[Document], names: list[str]):
     result_ = match_deliveries(*other_orders, names=names)
     assert (codes(result_), result_.outcome) == (
         ["over_billed_quantity", "under_delivered"],

@@ -1,4 +1,4 @@
-"""Freight, surcharges, discounts and down payments need no order, and only cause a warning."""
+"""Freight, surcharges, discounts and down payments need no order, and at most cause a warning."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict
         "Bonus 2026",
     ],
 )
-def test_charge_with_a_unit_is_not_an_exception(description: str):
+def test_charge_with_unit_causes_only_a_warning(description: str):
     match_result = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
     assert match_result.warnings == (f"Invoice R-100 bills 50.00 EUR that was not ordered: '{description}'.",)
@@ -80,7 +80,7 @@ def test_down_payment_and_final_invoice_agree(description: str):
         "",
     ],
 )
-def test_goods_named_like_charges_are_goods(goods_lines: str):
+def test_goods_and_empty_descriptions_are_not_charges(goods_lines: str):
     assert not is_charge(words(goods_lines))
 
 

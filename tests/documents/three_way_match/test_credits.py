@@ -1,4 +1,4 @@
-"""Credit notes settle returned goods, incorrect prices and duplicate invoices."""
+"""Credit notes resolve variances: returned goods, excess prices and duplicate invoices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,18 +23,18 @@ def test_price_credit_does_not_reduce_the_billed_quantity():
     assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
 
 
-def test_credit_for_returned_goods_settles_no_price_difference():
+def test_credit_for_partial_return_leaves_price_difference_open():
     match_result = result(order(), delivery(), DEAR, credit_note(lines=[line(quantity="5", price="8.40")]))
     assert codes(match_result) == ["price_mismatch"]
 
 
 @pytest.mark.parametrize("credited", [line(price="4.20"), line(price="8.40"), line(quantity="1", price="42.00")])
-def test_price_credit_as_amount_or_quantity_settles_difference(credited: dict[str, str]):
+def test_credit_for_excess_or_all_goods_resolves_difference(credited: dict[str, str]):
     match_result = result(order(), delivery(), DEAR, credit_note(lines=[credited]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
 
 
-def test_one_credit_settles_only_one_price_difference():
+def test_one_credit_resolves_only_one_price_difference():
     half = [line(quantity="5", price="8.40"), TWO[1]]
     invoices = [invoice("R-100", 10, lines=half), invoice("R-200", 11, lines=half[:1])]
     once = credit_note(lines=[line(quantity="5", price="4.20")])
@@ -44,7 +44,7 @@ def test_one_credit_settles_only_one_price_difference():
 
 
 @pytest.mark.parametrize(("amount", "open_"), [("41.99", []), ("41.98", ["price_mismatch"])])
-def test_price_credit_settles_within_a_cent(amount: str, open_: list[str]):
+def test_price_credit_may_be_one_cent_short(amount: str, open_: list[str]):
     match_result = result(order(), delivery(), DEAR, credit_note(lines=[line(quantity="1", price=amount)]))
     assert codes(match_result) == open_
 
@@ -60,14 +60,14 @@ def codes_with_duplicates(documents: Sequence[Document], duplicates: Sequence[Do
     return codes(result(*documents, edges=edges))
 
 
-def test_reissued_invoice_after_cancellation_is_not_a_duplicate():
+def test_cancellation_of_original_resolves_the_duplicate():
     first, second = invoice("R-100", 10), invoice("R-101", 13)
     canceled = credit_note(day=12)
     assert codes_with_duplicates([order(), delivery(), first, canceled, second], [first, second]) == []
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_credit_note_cancels_one_of_three_duplicates(sign: str):
+def test_each_credit_note_cancels_one_duplicate(sign: str):
     first, second, third = invoice("R-100", 10), invoice("R-101", 13), invoice("R-102", 14)
     canceled = credit_note(total_gross=f"{sign}104.50")
     documents = [order(), delivery(), first, second, third, canceled]

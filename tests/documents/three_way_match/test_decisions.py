@@ -40,7 +40,7 @@ def reexamine(documents: list[Document], *decisions: VarianceDecision) -> Result
     return find_variances(documents, links(documents), Tolerances(), decisions)
 
 
-def test_accepted_difference_is_resolved_with_author():
+def test_accepted_difference_is_resolved_with_author_and_reason():
     (match_result,) = result(*make_cluster()).variances
     decision_result = reexamine(make_cluster(), decide(match_result, reason="agreed by phone"))
     assert decision_result.outcome is ThreeWayMatchStatus.MATCHED
@@ -57,7 +57,7 @@ def test_disputed_difference_is_open_despite_tolerance():
 
 
 @pytest.mark.parametrize(("price", "quantity"), [("4.31", "10"), ("4.30", "12")])
-def test_difference_with_changed_figures_is_open_again(price: str, quantity: str):
+def test_decision_leaves_changed_and_new_differences_open(price: str, quantity: str):
     (match_result,) = result(*make_cluster()).variances
     changed = reexamine(make_cluster(price, quantity), decide(match_result))
     assert changed.outcome is ThreeWayMatchStatus.EXCEPTION
@@ -69,7 +69,7 @@ def test_difference_with_changed_figures_is_open_again(price: str, quantity: str
     )
 
 
-def test_decision_applies_to_one_line_and_document():
+def test_decision_does_not_apply_to_another_line():
     (match_result,) = result(*make_cluster()).variances
     document, code, _, expected, actual = variance_key(match_result)
     other = VarianceDecision(1, (document, code, "7", expected, actual), "EUR", True, "ann", AT, None)
@@ -86,7 +86,7 @@ def test_decision_applies_despite_trailing_zeros():
     assert reexamine(make_cluster(), stored).outcome is ThreeWayMatchStatus.MATCHED
 
 
-def test_duplicate_cannot_be_accepted():
+def test_duplicate_is_not_a_difference():
     copy = make_document("invoice", "R1", 5, [line()], received=9, po_reference=None)
     result_ = [*result(*make_cluster("4.20"), replace(copy, id=UUID(int=5))).variances]
     assert [variance.code for variance in result_] == [VarianceCode.DUPLICATE_INVOICE]

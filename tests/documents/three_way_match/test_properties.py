@@ -1,4 +1,4 @@
-"""Every three-way match has certain properties, which are checked with random clusters."""
+"""Properties of every three-way match, checked with random clusters."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -45,7 +45,7 @@ def priced_lines(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]
 
 
 def random_lines(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
-    """Return line items for some of the goods, with slightly different quantities."""
+    """Return line items for some of the goods. Some of their quantities differ slightly."""
     chosen = {
         name: (max(1, q + random.choice((0, 0, -2, 3))), c)
         for name, (q, c) in goods_lines.items()
@@ -116,7 +116,9 @@ def test_delivery_and_invoice_of_remainder_complete_the_match(goods: dict[str, t
 
 @few
 @given(ordered, st.randoms(use_true_random=False), st.sampled_from(["invoice", "delivery"]))
-def test_splitting_a_line_item_changes_nothing(goods: dict[str, tuple[int, int]], random: Random, where: str):
+def test_splitting_a_line_item_preserves_variances_and_quantities(
+    goods: dict[str, tuple[int, int]], random: Random, where: str
+):
     even = {name: (2 * quantity, cents) for name, (quantity, cents) in goods.items()}
     billed = {name: (q + random.choice((0, 0, 2)), cents) for name, (q, cents) in even.items()}
     split = random.choice(sorted(even))
@@ -153,7 +155,7 @@ def test_wider_tolerance_never_opens_variances(documents: list[Document]):
 
 @few
 @given(clusters)
-def test_extreme_tolerances_accept_no_or_every_difference(documents: list[Document]):
+def test_extreme_tolerances_permit_no_or_every_difference(documents: list[Document]):
     strict, lenient = (result(*documents, tolerances=same_limits(limits)) for limits in (NO_DIFFERENCE, Limits()))
     assert not any(variance.is_tolerated for variance in strict.variances)
     assert all(variance.limits is None for variance in lenient.variances if variance.is_open)

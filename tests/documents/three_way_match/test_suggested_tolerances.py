@@ -63,7 +63,7 @@ def withheld_reason(result: Iterable[DecisionLabel], *tolerances: Tolerance) -> 
     return withheld.reason
 
 
-def test_repeatedly_accepted_difference_is_suggested_with_evidence():
+def test_tolerance_is_suggested_with_evidence():
     suggestion = only_suggestion([*labels(19, "1.5"), label(20, "1.8"), label(21, "2.5", accepted=False)])
     assert (suggestion.supplier, suggestion.supplier_name, suggestion.key, suggestion.direction) == (
         *SELLER,
@@ -79,7 +79,7 @@ def test_repeatedly_accepted_difference_is_suggested_with_evidence():
     assert (evidence.since.isoformat(), evidence.until.isoformat()) == ("2026-04-02", "2026-04-21")
 
 
-def test_too_few_documents_suggest_nothing():
+def test_suggestion_requires_minimum_number_of_documents():
     assert withheld_reason(labels(MIN_DECISIONS - 1)) == "19 documents accepted; 20 are required."
     assert isinstance(suggest_tolerances(labels(MIN_DECISIONS), Tolerances())[0], ToleranceSuggestion)
 
@@ -97,7 +97,7 @@ def test_single_large_difference_does_not_raise_the_limit():
     assert only_suggestion([*labels(40, "1.25"), label(99, "30")]).limit == Decimal("1.25")
 
 
-def test_limit_is_rounded_up_below_disputed_differences():
+def test_limit_is_rounded_up_only_below_disputed_differences():
     assert only_suggestion(labels(20, "1.2345")).limit == Decimal("1.24")
     for disputed in ("1.236", "1.24"):
         assert only_suggestion([*labels(20, "1.2345"), label(99, disputed, accepted=False)]).limit == Decimal("1.2345")
@@ -127,7 +127,7 @@ def test_supplier_vat_id_spelling_is_ignored():
     assert only_suggestion([*labels(10), *labels(10, first=11, seller=("de 136 695 976",))]).evidence.accepted == 20
 
 
-def test_tolerated_differences_are_not_suggested():
+def test_no_wider_tolerance_is_suggested_for_tolerated_differences():
     wide = Tolerance(Key.PRICE, symmetric_limits(percent=Decimal(3)), supplier=SELLER[1])
     assert withheld_reason(labels(20), wide) == "The current tolerance covers the accepted differences."
     assert withheld_reason(labels(20, "0.5")) == "The current tolerance covers the accepted differences."
@@ -140,7 +140,7 @@ def test_tolerated_but_disputed_difference_is_reported():
     assert withheld_reason(decision_labels).startswith("The current tolerance covers a disputed difference")
 
 
-def test_quantities_without_tolerance_get_a_percentage():
+def test_suggestion_replaces_zero_quantity_limit_with_percentage():
     suggestion = only_suggestion(labels(20, "2", code=VarianceCode.OVER_BILLED_QUANTITY, measure="C62"))
     assert suggestion.limits == Limits(lower_absolute=Decimal(0), upper_percent=Decimal("2.00"))
 
@@ -164,14 +164,14 @@ def test_excess_amount_without_article_uses_total_tolerance():
     assert only_suggestion(decision_labels).key is Key.TOTAL
 
 
-def test_tax_rates_and_mistakes_get_no_suggestion():
+def test_tax_rates_and_price_bases_get_no_suggestion():
     assert suggest_tolerances(labels(30, "5", code=VarianceCode.TAX_MISMATCH, measure="P1"), Tolerances()) == []
     assert as_json(suggest_tolerances(labels(30, "5", code=VarianceCode.PRICE_BASIS_MISMATCH), Tolerances())[0])[
         "reason"
     ].startswith("0 doc")
 
 
-def test_suggestion_id_depends_on_all_its_inputs():
+def test_suggestion_id_depends_on_content_not_order():
     first = only_suggestion(labels(20))
     assert first.id == only_suggestion(reversed(labels(20))).id
     assert first.id != only_suggestion(labels(21)).id

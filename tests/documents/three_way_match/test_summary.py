@@ -119,7 +119,7 @@ def test_ambiguous_match_needs_review():
     assert summary.status is ClusterStatus.NEEDS_REVIEW
 
 
-def test_missing_supplier_needs_review():
+def test_invoice_without_supplier_needs_review():
     summary = result(order(), delivery(), invoice(issuer=None)).summary
 
     assert summary.status is ClusterStatus.NEEDS_REVIEW
@@ -127,14 +127,14 @@ def test_missing_supplier_needs_review():
 
 
 @pytest.mark.parametrize("name", ["name", "vat_id", "tax_number", "registration_id"])
-def test_any_identifier_identifies_the_supplier(name: str):
+def test_name_or_identifier_identifies_the_supplier(name: str):
     documents = [order(), delivery(supplier={name: "12/345/678"}), invoice()]
 
     assert result(*documents).summary.status is ClusterStatus.MATCHED
 
 
 @pytest.mark.parametrize("supplier", [None, {}, {"email": "sales@tarnow.example"}, "Tarnow"])
-def test_supplier_without_identifier_needs_review(supplier: Any):
+def test_cluster_with_unidentified_supplier_needs_review(supplier: Any):
     match_result = result(order(), delivery(supplier=supplier), invoice())
 
     assert match_result.summary.status is ClusterStatus.NEEDS_REVIEW

@@ -50,7 +50,7 @@ def test_spelling_variants_of_supplier_share_a_tolerance(spelling: str, stated: 
     assert tolerances.limits(Key.PRICE, suppliers=[stated]) == percent(7)
 
 
-def test_unset_tolerance_is_the_default():
+def test_key_without_tolerance_uses_the_default():
     assert LAYERS.limits(Key.TOTAL) == DEFAULTS[Key.TOTAL]
 
 
@@ -79,5 +79,5 @@ def test_limits_of_two_tolerances_are_not_combined():
         (Limits(), "1", "1000000", True),
     ],
 )
-def test_absolute_and_percentage_limits_must_both_hold(limits: Limits, expected: str, actual: str, is_allowed: bool):
+def test_difference_must_be_within_all_set_limits(limits: Limits, expected: str, actual: str, is_allowed: bool):
     assert limits.contains(Decimal(expected), Decimal(actual)) is is_allowed

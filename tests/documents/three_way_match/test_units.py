@@ -25,7 +25,7 @@ from counterfoil.documents.three_way_match.model import conversion_factor, is_go
         ("XYZ", "XYZ", "1"),
     ],
 )
-def test_certain_conversions_have_a_factor(unit: str | None, expected: str | None, factor: str):
+def test_convertible_equal_or_missing_units_have_a_factor(unit: str | None, expected: str | None, factor: str):
     assert conversion_factor(unit, expected) == Decimal(factor)
 
 
@@ -33,7 +33,7 @@ def test_certain_conversions_have_a_factor(unit: str | None, expected: str | Non
     ("unit", "expected"),
     [("XBX", "C62"), ("KGM", "MTR"), ("DAY", "HUR"), ("MON", "DAY"), ("XPK", "XBX"), ("LTR", "KGM")],
 )
-def test_goods_dependent_conversions_yield_none(unit: str, expected: str):
+def test_conversions_without_fixed_factor_yield_none(unit: str, expected: str):
     assert conversion_factor(unit, expected) is None
 
 
@@ -48,7 +48,7 @@ def test_conversion_and_inverse_cancel_out(one: str, other: str):
 @pytest.mark.parametrize(
     ("unit", "goods_lines"), [("C62", True), ("KGM", True), ("HUR", False), ("LS", False), (None, False)]
 )
-def test_time_and_service_units_are_not_goods(unit: str | None, goods_lines: bool):
+def test_time_services_and_missing_units_are_not_goods(unit: str | None, goods_lines: bool):
     assert is_goods(unit) is goods_lines
 
 
@@ -63,5 +63,5 @@ def test_time_and_service_units_are_not_goods(unit: str | None, goods_lines: boo
         (None, "2", ""),
     ],
 )
-def test_unit_name_is_readable(unit: str | None, quantity: str, expected: str):
+def test_unit_name_depends_on_unit_and_quantity(unit: str | None, quantity: str, expected: str):
     assert unit_name(unit, Decimal(quantity)) == expected

@@ -1,7 +1,7 @@
 """Documents drawn by code in many layouts, each with its expected data.
 
 The documents cover layouts that the sample generator does not produce: labels above or beside values, rows of labels,
-seven languages, and every notation of numbers and dates. All companies are fictitious. Their VAT ids and IBANs have
+seven languages, and many notations of numbers and dates. All companies are fictitious. Their VAT ids and IBANs have
 valid check digits.
 """
 

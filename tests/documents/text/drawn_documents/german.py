@@ -211,7 +211,7 @@ def german_order() -> DrawnDocument:
 def boxed_german() -> DrawnDocument:
     """A German software company's invoice.
 
-    A box of labels on the right, service periods and remarks below line items.
+    A block of labels on the right, service periods and remarks below line items.
     """
     sheet = Sheet()
     sheet.at(190, 16, "datenwerk systemhaus gmbh", 16, bold=True, right=True)
@@ -333,7 +333,7 @@ def german_confirmation() -> DrawnDocument:
 def long_list() -> DrawnDocument:
     """A German invoice over three pages.
 
-    Table headings and footers on each page, titles with delivery note numbers between line items.
+    A table heading on each page, a subtotal at each page break, delivery note numbers between line items.
     """
     sheet = Sheet()
     columns = "18 28 55 125r 128 160r 192r"

@@ -6,7 +6,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 def free_german_program() -> DrawnDocument:
     """An invoice from free German software.
 
-    Quantities before descriptions, labels of totals far from the amounts.
+    Quantities before descriptions, a row of labels with values below.
     """
     sheet = Sheet()
     sheet.rows(20, 18, "Imkerei Waldhonig", "Rolf Diekmann", "Heideweg 3", "29614 Soltau", size=9)
@@ -124,7 +124,7 @@ def french_start_up() -> DrawnDocument:
 def subscription() -> DrawnDocument:
     """An English invoice from a payment provider.
 
-    American dates in words, the amount due in large print, reverse charge.
+    American dates with the month in words, the amount due in large print, reverse charge.
     """
     sheet = Sheet()
     sheet.at(20, 22, "Invoice", 20, bold=True)

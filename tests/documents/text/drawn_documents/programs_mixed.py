@@ -96,7 +96,7 @@ def french_public() -> DrawnDocument:
 
 
 def american_suite() -> DrawnDocument:
-    """An invoice in euros from American software: parties in a row, terms in a row, totals in a box."""
+    """An invoice in euros from American software: parties in a row, terms in a row, the total also at the top."""
     sheet = Sheet()
     sheet.at(20, 22, "Larkspur Instruments, Inc.", 13, bold=True)
     sheet.rows(20, 27, "2200 Harbor Blvd, Suite 310", "Oakland, CA 94607", "United States", size=8.5)
@@ -141,7 +141,7 @@ def american_suite() -> DrawnDocument:
 def danish_confirmation() -> DrawnDocument:
     """A Danish order confirmation from large-company software.
 
-    Labels in two columns, discounts, freight after the line items.
+    Labels in two columns, discounts, freight in the last row of the table.
     """
     sheet = Sheet()
     sheet.rows(20, 30, "Møbelsnedkeriet Fuglsang", "Att.: Indkøb", "Håndværkervej 19", "9000 Aalborg")
@@ -177,7 +177,7 @@ def danish_confirmation() -> DrawnDocument:
 def dutch_packing_slip() -> DrawnDocument:
     """A Dutch packing slip.
 
-    Order number and date in one line, quantities in the first column, no prices.
+    Order number and date in one line, quantities in the first two columns, no prices.
     """
     sheet = Sheet()
     sheet.at(20, 20, "PAKBON", 18, bold=True)

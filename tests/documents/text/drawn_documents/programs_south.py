@@ -6,7 +6,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 def italian_courtesy_copy() -> DrawnDocument:
     """The courtesy copy of an Italian electronic invoice.
 
-    Two boxes with labeled parties, then tables with a heading above every value.
+    Two blocks with the parties' labeled data, then tables with a heading above every value.
     """
     sheet = Sheet()
     sheet.at(12, 14, "Cedente/prestatore (fornitore)", 8, bold=True)
@@ -55,7 +55,7 @@ def italian_courtesy_copy() -> DrawnDocument:
 def spanish_cloud() -> DrawnDocument:
     """An invoice from Spanish cloud software.
 
-    Price before quantity, line totals with tax in the last column, date in words.
+    Price before quantity, line totals with tax in the last column, months in words.
     """
     sheet = Sheet()
     sheet.at(20, 24, "Factura", 20, bold=True)

@@ -179,7 +179,7 @@ def export_invoice() -> DrawnDocument:
 def dutch_order() -> DrawnDocument:
     """A Dutch purchase order.
 
-    'Leverancier' above the supplier, a separate delivery address, a column of delivery dates.
+    'Leverancier' above the supplier, a separate delivery address, a column of delivery weeks.
     """
     sheet = Sheet()
     sheet.at(20, 20, "INKOOPORDER", 17, bold=True)
@@ -220,7 +220,7 @@ def dutch_order() -> DrawnDocument:
 
 
 def danish_wholesaler() -> DrawnDocument:
-    """A Danish wholesaler's invoice: capital labels above values, discounts, an environmental fee."""
+    """A Danish wholesaler's invoice: labels in capitals above values, discounts, an environmental fee."""
     sheet = Sheet()
     sheet.at(20, 20, "FAKTURA", 18, bold=True)
     sheet.rows(190, 18, "Elgros Midtjylland A/S", "Industriparken 40", "7400 Herning", "CVR 67788079",

@@ -318,7 +318,7 @@ def italian_freelancer() -> DrawnDocument:
 
 
 def rebates_between() -> DrawnDocument:
-    """A French invoice with rebates in a row below the line item, and freight at the end."""
+    """A French invoice with a rebate in a row below the line item, and freight at the end."""
     sheet = Sheet()
     sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)
     sheet.rows(15, 23, "22 place Bellecour - 69002 LYON", "TVA intra. FR40303265045", size=8)

@@ -104,7 +104,7 @@ _STORED = "SELECT claim_token, documents FROM cluster_diagnostics WHERE id = %s"
 
 
 def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: datetime) -> None:
-    """Compare a cluster and store the result immediately.
+    """Compare a cluster of at most MAX_IMMEDIATE_DOCUMENTS documents, and store the result.
 
     The caller must have locked the cluster and requested its computation. The worker compares it again, because only
     the worker delivers the result, and only its claim excludes concurrent changes.

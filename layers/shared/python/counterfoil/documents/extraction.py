@@ -114,7 +114,11 @@ def page_ranges(split: Split) -> Set[tuple[int, int]]:
 
 
 def _read_document(pages: Recognition, tools: ExtractionTools) -> ExtractionResult:
-    """Extract one document from its pages. If the model cannot answer, the rules' result is used alone."""
+    """Extract one document from its pages.
+
+    The model is queried if the rules do not suffice. Only the rules are used if there is no model, if it rejects the
+    document or the document is too long for it, or if the budget is spent.
+    """
     if not pages.has_words:
         return ExtractionResult(None, "none", None, pages.empty_reason, unread=frozenset(pages.unread))
     reading = parsers.read_pages(pages.pages, tools.deadline.check)

@@ -35,9 +35,10 @@ _DECEPTIVE = re.compile(f"[{DECEPTIVE_CHARS}]")
 
 
 def file_name(key: str) -> str:
-    """Return the display name of an object's file: the last part of its key, without control characters.
+    """Return the display name of an object's file: the last part of its key, made safe to show.
 
-    Control characters become U+FFFD, because after U+202E, `fdp.exe` would be displayed as `exe.pdf`.
+    Control characters, line separators and characters that change the writing direction become U+FFFD. After U+202E,
+    for example, `fdp.exe` would be displayed as `exe.pdf`.
     """
     return _DECEPTIVE.sub("\N{REPLACEMENT CHARACTER}", key.rsplit("/", 1)[-1])
 
@@ -195,7 +196,7 @@ RETURNING id, tenant_id, revision, send_number
 
 
 def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
-    """Return the id of a tenant's job for a mail: UUIDv5 of the mail's own job and the tenant."""
+    """Return the id of a tenant's job for an email: UUIDv5 of the email's own job and the tenant."""
     return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
 
 
@@ -212,7 +213,7 @@ def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) ->
 def create_tenant_jobs(
     connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime
 ) -> list[OutboxMessage]:
-    """Create a mail's job for each tenant and enqueue the job's message, as the delivery role.
+    """Create an email's job for each tenant and enqueue the job's message, as the delivery role.
 
     Existing jobs stay unchanged.
     """

@@ -68,8 +68,9 @@ def render_page(content: bytes, number: int) -> PageImage:
     """Return a page of a file as an image of at most `MAX_BYTES`. Pages count from 1.
 
     Raises:
-        PageNotFoundError: the file has fewer pages.
-        RenderError: the file is not a PDF, JPEG, PNG or TIFF, is damaged, or takes too much time or memory.
+        PageNotFoundError: the file does not have this page.
+        RenderError: the file is not a PDF, JPEG, PNG or TIFF, is damaged or encrypted, has too many pixels, or takes
+            too much time or memory.
     """
     kind = recognize(content)
     if kind not in {FileKind.PDF, FileKind.IMAGE}:

@@ -50,7 +50,7 @@ class EmbeddedXml:
 
 
 def embedded_xml(content: bytes) -> list[EmbeddedXml]:
-    """Return the XML files embedded in a PDF, in file order.
+    """Return the XML files embedded in a PDF: from the name tree, then other associated files.
 
     Validates the whole file: raises `InvalidDocumentError` if it is truncated, damaged or encrypted, has no pages or
     more than `MAX_PAGES`, has more than `MAX_EMBEDDED_FILES` embedded files, or XML that unpacks to more than

@@ -38,7 +38,7 @@ class DeletionResult:
     """Result of a removal."""
 
     documents: tuple[UUID, ...]
-    """The document and the parts that were split from it."""
+    """The document and the parts that were split from it, except for reassigned parts."""
     reassigned: tuple[UUID, ...]
     """Parts that now belong to another file with the same content."""
     rematched: int
@@ -151,7 +151,7 @@ WHERE tenant_id = %s AND bucket = %s AND key = %s AND closed_at IS NULL
 
 
 def find_replacement(connection: Connection, tenant_id: UUID, file: File) -> Replacement | None:
-    """Return the open replacement that a file was uploaded for, or None.
+    """Return the open replacement for which a file was uploaded, or None.
 
     If it exists, the tenant's matching lock is taken. Call this function before the transaction locks a document.
     """

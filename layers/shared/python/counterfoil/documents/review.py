@@ -77,7 +77,7 @@ class DecisionRejected:
     """Reason why a decision was rejected, in a sentence."""
 
     reason: Literal["gone", "changed"]
-    """`gone`: the document does not exist. `changed`: it has changed since the reviewer read it."""
+    """`gone`: the document or cluster does not exist. `changed`: its state does not permit the decision."""
     message: str
 
 
@@ -104,7 +104,7 @@ def reject(
     now: datetime,
     context: DecisionContext,
 ) -> Answer:
-    """Reject the links or candidates between a document and `other_ids`, either all or none."""
+    """Reject the links or candidate pairs between a document and `other_ids`, either all or none."""
     answer = _decide(connection, tenant_id, [(document_id, other) for other in other_ids], "rejected", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
 
@@ -389,7 +389,7 @@ def items(database: Database, cursors: Iterable[ReviewCursor]) -> list[ReviewIte
 
 
 def item(database: Database, tenant_id: UUID, slug: str, document_id: UUID) -> ReviewItem | None:
-    """Return the review of a document in any state; None if it was never ambiguous."""
+    """Return a document's review in any state; None if it never had one."""
     with database.tenant(tenant_id) as connection:
         return _read_items(connection, slug, [document_id]).get(document_id)
 

@@ -21,7 +21,10 @@ _PLURAL = re.compile(r"\((?:s|e|n|en|es|i)\)$")
 
 
 def unit_code(text: str) -> str | None:
-    """Return the Rec 20 code of a printed unit (`Stk.`, `m²`, `Liter(s)`, `HUR`); None if ambiguous."""
+    """Return the Rec 20 code of a printed unit; None if ambiguous or unknown.
+
+    Examples are `Stk.`, `m²`, `Liter(s)` and `HUR`.
+    """
     symbol = text.strip(" .,:;/()[]")
     if symbol in _PRINTED_CODES:
         return symbol

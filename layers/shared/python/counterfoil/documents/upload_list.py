@@ -5,7 +5,7 @@
 | waiting | its next attempt has not started |
 | working | an attempt is in progress |
 | succeeded | it was extracted, and matched if it can be |
-| ignored | it is stored, but there is no data to match; the note says why |
+| ignored | its last stage had nothing to process; the note gives the reason |
 | duplicate | the tenant has a file with the same content, so there is no second document |
 | removed | it was deleted or replaced; the note names the user and the reason |
 | failed | it failed permanently; the note gives the error, and it has a dead letter |
@@ -29,7 +29,7 @@ from counterfoil.documents.structured import ROLES
 class State(StrEnum):
     """State of an upload.
 
-    `ignored`: stored without data to match. `duplicate`: the tenant has a file with the same content.
+    `ignored`: its last stage had nothing to process. `duplicate`: the tenant has a file with the same content.
     """
 
     WAITING = "waiting"

@@ -101,8 +101,8 @@ def _fields(root: etree._Element, document_type: DocumentType, lines: list[dict[
 def _date(element: etree._Element | None) -> str | None:
     """Return a date in ISO 8601; None for a month (610) or a week (616), which do not name a day.
 
-    The text decides, because its format attribute is often wrong in practice. Text in an unknown format is returned
-    unchanged and rejected later.
+    All other values of the format attribute are ignored, because they are often wrong in practice. Text in an unknown
+    format is returned unchanged and rejected later.
     """
     if element is None:
         return None

@@ -119,6 +119,6 @@ def _extract_xml(root: etree._Element, method: Method) -> ExtractionResult:
 
 
 def _unwrap(root: etree._Element) -> etree._Element:
-    """Return the document inside a Peppol envelope, or `root` itself if there is no envelope."""
+    """Return the only document inside a Peppol envelope; otherwise `root` itself."""
     documents = [child for child in root if child.tag != f"{_ENVELOPE}Header"] if root.tag == _ENVELOPE else []
     return documents[0] if len(documents) == 1 else root

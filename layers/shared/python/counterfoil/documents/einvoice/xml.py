@@ -1,8 +1,8 @@
 """Parses untrusted XML, and reads values from the tree.
 
-Rejected before any processing: a DOCTYPE (and with it all entities and external references), XInclude, a wrong or
+Rejected before any value is read: a DOCTYPE (and with it all entities and external references), XInclude, a wrong or
 unknown encoding, and documents beyond the limits below. No resource is ever fetched or opened. Document type codes are
-from UNTDID 1001, restricted to the codes that EN 16931 permits.
+from UNTDID 1001. Those of credit notes are the ones that EN 16931 permits.
 """
 
 import codecs
@@ -245,13 +245,13 @@ def single_value(values: list[str]) -> str | None:
 
 
 def common_currency(amounts: etree._Element | None) -> str | None:
-    """Return the currency of an element's amounts if all amounts share it; else None."""
+    """Return the only currency that an element's amounts name; None if they name none or several."""
     codes = [] if amounts is None else [code for amount in amounts if (code := amount.get("currencyID"))]
     return single_value(list(dict.fromkeys(codes)))
 
 
 def negated(amount: str | None) -> str | None:
-    """Return a decimal with the opposite sign; other texts unchanged."""
+    """Return a decimal, as text, with the opposite sign; None if absent."""
     if amount is None:
         return None
     return amount[1:] if amount.startswith("-") else "-" + amount.removeprefix("+")

@@ -1,4 +1,4 @@
-"""Extracts files from ZIP archives within limits, without relying on declared sizes."""
+"""Extracts files from ZIP archives within limits. A file is never read beyond its declared size."""
 
 import zipfile
 from collections.abc import Iterator
@@ -51,7 +51,8 @@ class Archive:
         """Read the table of contents.
 
         Raises:
-            InvalidDocumentError: the archive is damaged, or contains more than MAX_ENTRIES files.
+            InvalidDocumentError: the archive is damaged, its table of contents is too large, or it contains more than
+                MAX_ENTRIES files.
         """
         try:
             self._zip = zipfile.ZipFile(_Bounded(content))

@@ -47,7 +47,7 @@ def generated_name(number: int, kind: FileKind, content: bytes) -> str:
 MAX_FILES = 1000
 """Maximum number of files in one email or archive, of any type and at any depth."""
 MAX_UNPACKED_BYTES = 200 * 1024 * 1024
-"""Maximum number of bytes extracted from all archives of an email."""
+"""Maximum number of bytes extracted from all archives in an email, or from one archive."""
 MAX_INNER_MAIL_BYTES = 25 * 1024 * 1024
 """Maximum size of an email inside an email or archive. Both are in memory at the same time."""
 MAX_DEPTH = 5

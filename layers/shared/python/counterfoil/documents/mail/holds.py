@@ -54,7 +54,8 @@ def set_policy(
 ) -> bool:
     """Replace the tenant's policy, and record the change.
 
-    Returns False if `previous` is not the current policy. If `policy` is already set, nothing changes.
+    If `policy` is already set, nothing changes, and the result is True. Otherwise, returns False if `previous` is not
+    the current policy.
     """
     if policy_of(connection, tenant_id) == policy:
         return True

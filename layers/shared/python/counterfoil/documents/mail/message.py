@@ -222,7 +222,7 @@ def header_text(value: Any) -> str:
 
 
 def is_shown(character: str) -> bool:
-    """Return False for control, format, surrogate, private and unassigned characters."""
+    """Return False for control, format, surrogate, private and unassigned characters, except whitespace."""
     return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
@@ -289,7 +289,7 @@ def part_content(part: Message) -> bytes:
 
 
 def children(part: Message) -> Iterator[Message]:
-    """Return the parts of a multipart, or the message inside a message."""
+    """Yield the parts of a multipart, or the message inside a message."""
     payload = part.get_payload()
     if isinstance(payload, list):
         yield from (child for child in payload if isinstance(child, Message))

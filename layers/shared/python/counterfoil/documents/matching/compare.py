@@ -1,7 +1,7 @@
 """Compares two documents: determines each feature's level of agreement or contradiction. Pure.
 
 Features and levels are codes. `weights.json` assigns bits to them, matches and reviews store them, and `evidence`
-renders them for users. A feature has no level if only one of the documents states its value, or if agreement would not
+renders them for users. A feature has no level if a document does not state its value, or if agreement would not
 distinguish candidates, as for equal currencies.
 """
 
@@ -90,7 +90,7 @@ def _item_similarity(child: Line, parent: Line, *, same_price: bool) -> float:
 
 
 def is_close(a: float | None, b: float | None, tolerance: float = 1e-6) -> bool:
-    """Return whether two numbers are present and equal within a tolerance."""
+    """Return whether two numbers are present and equal within a relative tolerance."""
     return a is not None and b is not None and abs(a - b) <= tolerance * max(abs(a), abs(b))
 
 

@@ -86,7 +86,9 @@ def decide(
 def affected_documents(
     context: Context, document: Document, obsolete: Collection[Key], *, is_new: bool = False
 ) -> Plan[list[Document]]:
-    """Return the document, its possible duplicates, and documents that may have waited for it.
+    """Return the document, and the documents whose own decisions it may change.
+
+    These are possible duplicates, documents that may have waited for it, linked children and rivals.
 
     `obsolete` are the keys that the document no longer has. A departing document loses all its keys.
     """

@@ -256,7 +256,7 @@ class Embedder:
     deadline: Deadline = field(default_factory=Deadline)
 
     def embed(self, database: Database, tenant_id: UUID, document_id: UUID) -> None:
-        """Store the vector of a document, unless the model fails.
+        """Store the vector of a document if it is missing. If the model fails, store nothing.
 
         Raises:
             CancelledError: the attempt was canceled.
@@ -378,7 +378,7 @@ class JudgeAnswer(BaseModel):
 
 
 class JudgeRefusal(JudgeAnswer):
-    """Stored in place of an answer if the model refused a question about another document."""
+    """Stored instead of an answer if the model refused a question about another document."""
 
     matches: tuple[JudgeMatch, ...] = ()
     refused: str
@@ -407,7 +407,7 @@ class JudgePrompt:
 
 
 def ambiguous_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
-    """Return the ambiguous matches of a decision that a model can decide."""
+    """Return up to MAX_AMBIGUOUS_MATCHES ambiguous matches that a model can decide."""
     return tuple(
         ambiguous_match
         for ambiguous_match in choice.ambiguous_matches

@@ -33,7 +33,7 @@ _CONFIDENCES = {"copy": "high", "reference": "high", "content": "medium", "throu
 
 @dataclass(frozen=True, slots=True)
 class SkipMatching:
-    """A document that is not matched, and the reason as a sentence."""
+    """Result for a document that is not matched. `reason` is a sentence."""
 
     reason: str
     needs_review: bool = False
@@ -102,7 +102,8 @@ def search_and_decide(
 
     Raises:
         PermanentError: the tenant has no such document.
-        DeferredError: the attempt's time ran out. The stored answers reduce the work of the next attempt.
+        DeferredError: time ran out after at least one answer. The next attempt uses the stored answers.
+        CancelledError: time ran out before any answer, or the attempt was canceled.
         CounterfoilError: mapped from psycopg, or raised by the judge.
     """
     if embedder is not None:
@@ -452,7 +453,7 @@ def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
-    """Return the new reasons of all decided documents except the change's own; None for matched ones."""
+    """Return the new reasons of the other decided or newly linked documents; None clears a reason."""
     reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
     reasons |= {id_: change.outcome.reason(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)

@@ -54,7 +54,7 @@ class NameMarker(IntEnum):
     BRANCH = 1
     """The words describe a branch."""
     BRANCH_AFTER_FORM = 2
-    """The words describe a branch if the marker follows the end of the name."""
+    """The words describe a branch if the marker follows the end of the name, or if they contain no such end."""
     BRANCH_BEFORE = 3
     """The word before the marker names the branch: `UK Branch`."""
     ALIAS = 4

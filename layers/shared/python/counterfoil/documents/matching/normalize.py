@@ -80,8 +80,8 @@ def vat_id(text: str, country: str = "") -> str | None:
     """Normalize a VAT id like `identifier`, with its country letters (EL for Greece) and no label.
 
     `country` is the company's country (ISO 3166 alpha-2), for ids without country letters. The result is None for
-    German tax numbers (`12/345/67890`), which are not VAT ids. Check digits are not validated, because a misread id is
-    still similar.
+    German tax numbers (`12/345/67890`), which are not VAT ids, and for empty ids. Check digits are not validated,
+    because a misread id is still similar.
     """
     if _TAX_NUMBER.fullmatch(text.strip()):
         return None
@@ -120,7 +120,7 @@ class Reference:
     folded: frozenset[str]
     """Canonical forms in which letters that look like digits become digits, so that OCR errors have no effect."""
     tail: str | None
-    """Digits at the end, without a year and leading zeros; None if fewer than three.
+    """Last group of digits, without leading zeros; None if fewer than three. A year after other digits is skipped.
 
     The tail agrees even if the rest of the number is damaged.
     """
@@ -161,7 +161,7 @@ def _forms(text: str) -> set[str]:
 
 
 def cents(text: str | None) -> int | None:
-    """Return an amount in cents, rounded half up; None if it is absent or not a number."""
+    """Return an amount in cents, rounded half away from zero; None if it is absent or not a number."""
     number = quantity(text)
     if number is None:
         return None

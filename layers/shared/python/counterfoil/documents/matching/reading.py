@@ -420,7 +420,7 @@ class Context:
         return self._edges
 
     def holders(self, keys: Iterable[Key]) -> set[UUID]:
-        """Return the holders of tracked keys."""
+        """Return the holders of keys that were read. Crowded keys have none."""
         return {id_ for key in keys for id_ in self._holders[key]}
 
     def waiting_holders(self, keys: Iterable[Key]) -> set[UUID]:
@@ -428,7 +428,7 @@ class Context:
         return {id_ for key in keys for id_ in self._waiting[key]}
 
     def newly_crowded_holders(self, keys: Iterable[Key]) -> set[UUID]:
-        """Return the holders of tracked keys that have just become crowded."""
+        """Return the holders of keys that have just become crowded."""
         return {id_ for key in keys for id_ in self._crowds[key]}
 
     def document(self, id_: UUID) -> Document | None:

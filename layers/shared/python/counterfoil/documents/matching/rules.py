@@ -10,7 +10,7 @@ rules make links, and a fourth rule follows these links:
   deliveries that it bills, and an invoice for a delivery note to the order of that delivery.
 
 Reviewers' decisions (`ManualDecisions`) take precedence. A rejected document is not a candidate. A confirmed parent
-settles the reference to its number, or to its kind. The reviewer's link is stored separately.
+decides the reference to its number, or to its kind. The reviewer's link is stored separately.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -276,7 +276,7 @@ def decide_matches(
 def open_candidates(
     child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
-    """Return the parent kinds that numbers do not settle. Similar documents of these kinds are candidates."""
+    """Return the parent kinds that numbers do not decide. Similar documents of these kinds are candidates."""
     return _undecided_kinds(
         child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
@@ -330,9 +330,9 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
 
 
 def _by_reference(child: Document, candidates: Sequence[Document], decisions: ManualDecisions) -> RuleDecision:
-    """Decide about each number that the child names. A confirmed parent with the number settles it.
+    """Decide about each number that the child names. A confirmed parent with the number decides it.
 
-    A confirmed parent with none of these numbers settles ambiguous matches, because a number was incorrect or misread.
+    A confirmed parent with none of these numbers resolves ambiguous matches, because a number was incorrect or misread.
     """
     links: dict[UUID, ProposedMatch] = {}
     ambiguous_matches: list[AmbiguousMatch] = []
@@ -374,7 +374,7 @@ def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping
 
 
 def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision:
-    """Replace unsettled decisions by number with decisions by content about the same kind."""
+    """Replace decisions by number with decisions by content about the same kind."""
     replaced_kinds = {link.kind for link in by_content.links} | {
         kind for ambiguous_match in by_content.ambiguous_matches for kind in ambiguous_match.kinds
     }
@@ -432,7 +432,7 @@ def _ambiguous_match(child: Document, ranked: Sequence[tuple[float, _Scored]], n
 
 
 def _has_referenced_number(references: Iterable[Reference], document: Document) -> bool:
-    """Return True if one of the references is the document's number, allowing for OCR errors."""
+    """Return True if a reference is the document's number, despite OCR errors, or has its last digits."""
     number = document.number
     return number is not None and any(
         reference.folded & number.folded or (reference.tail is not None and reference.tail == number.tail)
@@ -545,7 +545,10 @@ def _delivered_quantities(child: Document, delivery: Document) -> dict[int, floa
 def _compare_quantities(
     child: Document, lines: Collection[int], delivered: Sequence[Mapping[int, float]]
 ) -> int | None:
-    """Compare the quantities of line items: 0 if equal, 1 if the child has more, None if it has less."""
+    """Compare the quantities of line items: 0 if all are equal, 1 if the child only has more.
+
+    None if the child has less of any line item, or states no quantity.
+    """
     has_excess = False
     for index in lines:
         delivered_quantity = sum(quantities.get(index, 0.0) for quantities in delivered)

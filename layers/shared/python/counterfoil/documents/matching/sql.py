@@ -30,7 +30,7 @@ from counterfoil.documents.matching.score import current
 MAX_DOCUMENTS_PER_KEY = 200
 """Maximum number of a key's holders. A key with more holders is crowded: it is ignored, because it is too common."""
 MAX_WAITING_DOCUMENTS = 1000
-"""Maximum number of documents that are decided again when a document arrives whose number they name."""
+"""Maximum number of a key's holders that are decided again when a document arrives for which they may wait."""
 FUZZY_MAX_DOCUMENTS_PER_KEY = 16
 """Number of holders above MAX_DOCUMENTS_PER_KEY up to which a key counts as newly crowded.
 

@@ -38,7 +38,7 @@ class AnswerCache:
         self._document_id = document_id
         self._now = now
         self.added = 0
-        """Number of answers stored through this object, which a later attempt can use."""
+        """Number of answers passed to `store`, which a later attempt can use."""
 
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
         """Return the stored answers by cache key. Raises the same errors as `Database.tenant`."""

@@ -189,7 +189,10 @@ class Completeness:
 def check_completeness(
     type_: DocumentType, fields: Mapping[str, Any], evidence: Mapping[str, Evidence]
 ) -> Completeness:
-    """Check a document's required fields. The type `other` has none."""
+    """Check a document's required fields and the sums of its amounts.
+
+    The type `other` has no required fields.
+    """
     paths = tuple(required_fields(type_))
     missing = tuple(path for path in paths if not _value_at(fields, path))
     uncertain = tuple(path for path in paths if path in evidence and evidence[path].confidence < MIN_CONFIDENCE)

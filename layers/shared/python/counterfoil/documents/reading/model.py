@@ -1,7 +1,7 @@
 """Extraction by a language model, verified against the pages' text.
 
 Document text is untrusted and is sent as data. Only values that occur on the pages in some notation (`grounding`) are
-accepted. If an essential value is not on the pages, the answer is rejected and the model is called again. Other values
+used. If an essential value is not on the pages, the answer is rejected and the model is called again. Other values
 that are not on the pages are omitted with a warning.
 """
 
@@ -136,7 +136,7 @@ def _without_numbers(value: Any) -> Any:
 class GroundedExtraction:
     """Verified fields by their names in `structured`, and their evidence by path.
 
-    `warnings` contains a sentence for each omitted field.
+    `warnings` contains a sentence for each value that is not on the pages.
     """
 
     type: DocumentType
@@ -163,7 +163,7 @@ def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
 
 
 def _select_pages(pages: Sequence[Page]) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the pages within the size limit, and the numbers of omitted pages.
+    """Return the pages' texts up to MAX_CHARACTERS, and the numbers of omitted pages.
 
     The last page has priority because it usually has the totals.
     """
@@ -193,7 +193,7 @@ def _line_text(line: Line) -> str:
 
 
 def answer_schema(grounding: Grounding) -> type[LlmExtraction]:
-    """Return an answer schema that rejects a number, date or gross total that is not on the pages."""
+    """Return an answer schema whose document number, date and gross total must be on the pages."""
 
     class Grounded(LlmExtraction):
         @model_validator(mode="after")
@@ -234,7 +234,7 @@ _CERTAIN, _LIKELY, _INVALID_FORM = 0.8, 0.7, 0.4
 
 
 def grounded_fields(extraction: LlmExtraction, grounding: Grounding) -> GroundedExtraction:
-    """Return the verified part of an answer: the fields that occur on the pages."""
+    """Return the fields of an answer that occur on the pages, without parties whose name does not."""
     roles = ROLES.get(extraction.type, _OTHER_ROLES)
     names = {"number": roles.number, "date": roles.date, "seller": roles.seller, "buyer": roles.buyer}
     verifier = _Verifier(grounding)
@@ -279,7 +279,7 @@ class _Verifier:
             self.remarks.append(f"{path} is not on the pages as the language model returned it, and was omitted.")
             return None
         if name in _NUMBERS and value.startswith("-") and not self._grounding.is_negative(value):
-            value = value[1:]  # an amount owed must not become a refund if no page has a minus sign
+            value = value[1:]  # an amount owed must not become a refund unless a page shows it as negative
         verified, confidence = _normalized(name, value)
         self.evidence.setdefault(path, Evidence(SOURCE, confidence, page))
         return verified

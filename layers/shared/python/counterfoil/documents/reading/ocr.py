@@ -59,8 +59,8 @@ class Ocr(Protocol):
     def recognize(self, image: bytes, width: float, height: float, *, time_left: Callable[[], float]) -> OcrPage | None:
         """Return the words of one page. `image` is a PDF with one page, or an image.
 
-        `width` and `height` are in points. Returns None if the service rejects the page because of its content. A
-        sideways page is rotated upright.
+        `width` and `height` are in points. Returns None if the page is rejected because of its content, format
+        or size. A sideways page is rotated upright.
 
         Raises:
             ServiceUnavailableError: throttled, failed or timed out.
@@ -311,7 +311,10 @@ PageRenderer = Callable[[Sequence[int]], Iterable[bytes]]
 
 
 def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on a PDF's scanned pages. If it fails, pages with an illegible text layer have no words.
+    """Run OCR on a PDF's scanned pages. A recognized page replaces a page with fewer words.
+
+    Scanned pages are unread without a service, or if there are more than MAX_SCANNED_PAGES. Pages with an illegible
+    text layer have no words unless OCR finds some.
 
     Raises:
         CounterfoilError: see `CachedOcr.recognize` and `parsers.extract_pages`.

@@ -71,8 +71,8 @@ def run(
 ) -> Iterator[Frame]:
     """Run an operation on `content` in a child process, and yield the frames of its answer.
 
-    A reused child that fails is replaced once, because an earlier file may have damaged it. `check` is called about
-    twice a second and can stop the call by raising an exception.
+    If a reused child fails or crashes, the call is repeated in another child, because an earlier file may be the cause.
+    `check` is called about twice a second during waits, and can stop the call by raising an exception.
 
     Raises:
         InvalidDocumentError: the operation rejected the file, exceeded a limit, or crashed.

@@ -106,7 +106,7 @@ class Address:
 
 
 def town(text: str) -> Town | None:
-    """Return the town in a line, with its postal code and country if stated; None for other lines."""
+    """Return the town in a line, with its postal code, and its country if stated; None for other lines."""
     stripped = re.sub(r"\s+", " ", text).strip(" ,;|·•●")
     match = _TOWN.fullmatch(stripped) or _TOWN_FIRST.fullmatch(stripped) or _AMERICAN.fullmatch(stripped)
     if match is None:

@@ -4,7 +4,7 @@ The title decides the type. It is the largest line that contains only the name o
 date. If there is no title, the label of a type-specific number decides.
 
 Dates are read in seven languages, and only if they are unambiguous. VAT ids and IBANs contain check digits
-(python-stdnum implements the rules of each country's authority). A number with invalid check digits is accepted only
+(python-stdnum implements the rules of each country's authority). A number with invalid check digits is read only
 beside its label and with lower confidence, because it may be misprinted in the document.
 """
 
@@ -694,7 +694,7 @@ class LabeledFields:
 
 
 def currency(layout: Layout) -> tuple[str, Evidence] | None:
-    """Return the labeled currency, or the only currency in the document."""
+    """Return the labeled currency, or the only currency in the document; None if ambiguous or absent."""
 
     def code(text: str) -> tuple[str, float] | None:
         match = _CURRENCY_CODE.search(text[:12])

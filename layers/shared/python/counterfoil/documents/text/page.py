@@ -159,7 +159,7 @@ def pages(content: bytes) -> list[Page]:
     and text at a different angle from most of the page. A page with sideways text is rotated upright.
 
     Raises `InvalidDocumentError` for damaged files, and for more than `pdf.MAX_PAGES` pages, `MAX_CHARACTERS`
-    characters or `MAX_WORDS` words.
+    characters, `MAX_CHARACTERS_OF_PAGE` characters on a page, or `MAX_WORDS` words.
     """
     from counterfoil.documents import pdf  # importing it takes 0.3 s
 

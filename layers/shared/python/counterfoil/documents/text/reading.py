@@ -123,7 +123,7 @@ def _read_lines(
 
 
 def _credit(fields: dict[str, Any]) -> None:
-    """Make a credit note's totals positive, because some are printed with a minus sign."""
+    """Make a credit note's totals positive if none is positive: some are printed with a minus sign."""
     amounts = [Decimal(fields[name]) for name in _TOTALS if name in fields]
     if not any(amounts) or any(amount > 0 for amount in amounts):
         return

@@ -324,7 +324,10 @@ def _put_basis(item: LineFields, text: str, form: NumberFormat) -> None:
 
 
 def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
-    """Check quantity * price / basis = net, and raise or lower the confidence accordingly."""
+    """Check quantity * price / basis = net, and raise or lower the confidence accordingly.
+
+    If only that explains the net amount, a discount is subtracted from the price, or a price basis is derived.
+    """
     quantity, price, net = item.number("quantity"), item.number("unit_price"), item.number("net_amount")
     if quantity is None or price is None or net is None:
         return
@@ -353,7 +356,7 @@ def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
 
 
 def count_pieces(lines: Sequence[LineFields]) -> None:
-    """Set the unit C62 (one) for quantities without a unit if another line item has a unit."""
+    """Set the unit C62 (one) for quantities without a unit if another line item states a unit."""
     if any("unit" in item.fields and item.confidence["unit"] > _DERIVED for item in lines):
         for item in lines:
             if "quantity" in item.fields and not item.has_unknown_unit:
@@ -361,7 +364,10 @@ def count_pieces(lines: Sequence[LineFields]) -> None:
 
 
 def make_positive(lines: Sequence[LineFields]) -> None:
-    """Make a credit note's net amounts and quantities positive if every net amount is negative."""
+    """Make a credit note's net amounts and quantities positive.
+
+    Applies only if every line item has a quantity, a positive price and a negative net amount.
+    """
     names = ("quantity", "unit_price", "net_amount")
     numbers = [tuple(item.number(name) or Decimal(0) for name in names) for item in lines]
     if numbers and all(quantity and price > 0 > net for quantity, price, net in numbers):

@@ -157,7 +157,7 @@ def _mark_of_language(texts: Iterable[str], ambiguous_groups: "Counter[str]") ->
 
 
 def parse_number(text: str, form: NumberFormat) -> Decimal | None:
-    """Return the value of a number with an optional sign, currency or percent sign; None for other words."""
+    """Return the value of a number with an optional sign, currency or percent sign; else None."""
     match = _PRINTED.fullmatch(text.removesuffix(","))
     if match is None or match["stop"]:
         return None
@@ -450,7 +450,7 @@ class _Reader:
         return numbers
 
     def _has_companions(self, row: Row) -> bool:
-        """Return whether a row has a quantity, a price and an amount, even if it starts like a sum."""
+        """Return whether a row has a quantity, a price and an amount. A sum does not have all three."""
         kinds = {self._column_of(token).kind for token in row.tokens if token.value is not None}
         return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
 
@@ -464,7 +464,7 @@ class _Reader:
     def _anchor_lines(self, numbers: Mapping[Kind, Sequence[Token]]) -> list[RawLine]:
         """Return a line item for each amount, with the numbers beside it.
 
-        A table without amounts has a line item for each quantity.
+        A table without amounts has a line item for each quantity, or else for each price.
         """
         anchor = next((kind for kind in (Kind.NET, Kind.QUANTITY, Kind.PRICE) if numbers.get(kind)), None)
         if anchor is None:

@@ -603,7 +603,7 @@ MIN_LOST_CHARACTERS = 3
 
 
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
-    """Return a sentence that names the unreadable amounts; None if every amount is readable.
+    """Return a sentence that names the missing fields with unreadable amounts, or None.
 
     The amounts are visible, but their font has no mapping to text. The page can still be legible, because its other
     fonts may have a mapping.
@@ -620,9 +620,9 @@ def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str 
 
 
 def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict[str, int]:
-    """Return, by field name, the page of each amount that is unreadable and missing from `fields`.
+    """Return, for each field that is missing from `fields`, the first page with unreadable amounts of it.
 
-    Pages count from 1.
+    Pages count from 1. Fields without unreadable amounts are not included.
     """
     lost_words = {
         number: [word for word in page.lost_words if len(word.text) >= MIN_LOST_CHARACTERS]

@@ -2,13 +2,13 @@
 
 Pure.
 
-Each possible pair is scored by article numbers, the named order line, words, quantity, unit and price. The pairs with
-the largest total score are chosen, each line item once (`assign`). A remaining line item joins the order line
-that it clearly matches, because an order line may be billed or delivered in several parts (a split).
+Each possible pair is scored by article numbers, named order and line, words, quantity, amount, unit and price. The
+pairs with the largest total score are chosen, each line item once (`assign`). A remaining line item joins the order
+line that it clearly matches, because an order line may be billed or delivered in several parts (a split).
 
 Documents name an article differently: the order may have only the buyer's number, the delivery note only the
 supplier's, and both may abbreviate. Each round therefore also uses the numbers and words of all line items that the
-previous round aligned with an order line (`learn_item_codes`), until nothing changes.
+previous round aligned with an order line (`learn_item_codes`). It ends when nothing changes, or after _ROUNDS rounds.
 
 The assignment problem (Kuhn, Munkres) is solved on a sparse graph by successive shortest augmenting paths with
 potentials (Edmonds and Karp 1972; Jonker and Volgenant 1987). For r rows and e possible pairs, this takes at most r
@@ -103,7 +103,7 @@ _MIN_SPLIT = 4.0
 _MIN_LEARNED = 4.0
 """Minimum score of a pair from which names are learned."""
 _NO_COMMON_WORDS = -2.5
-"""Score of descriptions without common words, which may be in different languages."""
+"""Minimum score of two descriptions. Without common words, they may be in different languages."""
 _ROUNDS = 4
 _NEAR_CODE = 75
 """Minimum similarity (0 to 100) of codes that may be equal except for OCR errors."""
@@ -251,8 +251,8 @@ class _CandidateIndex:
     """Finds the anchors that a line item may match. If there are few anchors, all are returned.
 
     If there are many, anchors with the same article number or description are returned. If no anchor has the same,
-    anchors with a common word, or with the same quantity and amount, are returned. The named order line is always
-    added.
+    anchors with a common word, or with the same quantity and amount, are returned. The named order line is added.
+    Beyond _MAX_ANCHORS, anchors with the same quantity come first, and the rest are dropped.
     """
 
     def __init__(self, candidates: Sequence[OrderLine], learned: LearnedNames) -> None:
@@ -320,7 +320,7 @@ def line_similarity(
 def _score_reference(line: Line, anchor: OrderLine, positions: frozenset[str]) -> float:
     """Return the score of the named order and order line.
 
-    An order line is named by its position, or else by its index.
+    An order line is named by its position, or else by its index from 1.
     """
     weight = 0.0
     if line.order is not None and anchor.document.reference is not None:
@@ -376,7 +376,7 @@ def _share(words: Sequence[str], other_words: Sequence[str]) -> float:
 
 
 def _word_weight(word: str) -> int:
-    """Return the weight of a word. Short words have a minimum weight, because they may be sizes."""
+    """Return a word's length, from 4 to 10. Short words count as 4, because they may be sizes."""
     return min(max(len(word), 4), 10)
 
 

@@ -1,4 +1,4 @@
-"""Checks the prices, quantities and totals in a cluster, and determines the result. Pure."""
+"""Finds the variances in a cluster, and determines the result. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -275,7 +275,10 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
 
 
 def _first_beyond(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
-    """Return the line item of the first invoice beyond the maximum, and the total billed quantity."""
+    """Return the line item of the first invoice beyond the maximum, and the total billed quantity.
+
+    Returns None if the total does not exceed the maximum.
+    """
     billed, crossing = _ZERO, None
     for entry in item.entries_of(DocumentType.INVOICE):
         billed = total((billed, entry.quantity or _ZERO))
@@ -298,6 +301,8 @@ def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bou
 
 def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
     """Return a sentence about missing deliveries that an article's invoices name.
+
+    Returns None if none is missing, or if more is billed than ordered.
 
     A delivery that no invoice names may belong to a misread number. It therefore counts as one of the missing
     deliveries.

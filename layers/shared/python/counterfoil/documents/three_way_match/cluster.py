@@ -53,8 +53,8 @@ class ClusterDocuments:
         """Duplicate invoices, mapped to their originals.
 
         Invoices are duplicates if matching has linked them, or if they have the same number and are duplicates by the
-        matching rules. Of two duplicates, the original is the invoice with other links, or else the invoice received
-        first.
+        matching rules. Of two duplicates, the original is the invoice with links to other types of documents, or else
+        the invoice received first.
         """
         invoices = sorted(self.documents_of(DocumentType.INVOICE), key=self._originality)
         originals: dict[UUID, Document] = {}
@@ -104,7 +104,7 @@ class ClusterDocuments:
 
     @cached_property
     def _profiles(self) -> dict[UUID, normalize.Document]:
-        """Documents in the form that matching uses."""
+        """Cache of documents in the form that matching uses, by id."""
         return {}
 
     @cached_property
@@ -242,7 +242,7 @@ _PRICE_CREDIT_RATIO = Decimal("0.1")
 
 
 def returned_goods(item: Item) -> list[LedgerEntry]:
-    """Return credited line items for returned goods: at the billed price, or without a price."""
+    """Return credited line items for returned goods: near the billed price, or without a price."""
     return [
         entry
         for entry in item.entries_of(DocumentType.CREDIT_NOTE)
@@ -259,9 +259,10 @@ def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
 
 
 def price_credit(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
-    """Return a sentence about the credit notes that refund excess prices; None if no credit note does.
+    """Return a sentence about the credit notes for excess prices; None if less was credited.
 
-    `too_high` contains the line items with excess prices by date, each with the excess per unit.
+    A return of all affected goods also counts. `too_high` contains the line items with excess prices by date, each with
+    the excess per unit.
     """
     amounts = [
         credit_entry
@@ -323,7 +324,7 @@ def canceled_duplicates(cluster: ClusterDocuments) -> dict[UUID, str]:
 
 
 def _covers_invoice(cluster: ClusterDocuments, credit: Document, invoice: Document) -> bool:
-    """Return whether a credit note credits the whole amount of an invoice."""
+    """Return whether a credit note is linked to an invoice and credits its whole amount."""
     if credit.id not in cluster.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)

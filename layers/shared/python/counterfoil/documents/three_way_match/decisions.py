@@ -244,7 +244,7 @@ SuggestionResult = ToleranceSuggestion | SkippedSuggestion
 
 
 def suggest_tolerances(labels: Iterable[DecisionLabel], tolerances: Tolerances) -> list[SuggestionResult]:
-    """Return suggestions, sorted by supplier, key and direction."""
+    """Return suggested and skipped tolerances, sorted by supplier, key and direction."""
     groups: dict[tuple[str, Key, Direction], list[DecisionLabel]] = defaultdict(list)
     for label in labels:
         if label.key is not None and label.actual != label.expected:
@@ -361,7 +361,7 @@ def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Ma
 def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
     """Return the 95th percentile by nearest rank, rounded up to 0.01.
 
-    If that reaches the smallest disputed difference (`cutoff`), the percentile is rounded down to 0.000001 instead.
+    If that reaches the smallest disputed difference (`cutoff`), the percentile is rounded down to six decimals.
     """
     rank = int((QUANTILE * len(sizes)).to_integral_value(ROUND_CEILING))
     percentile = sizes[rank - 1]

@@ -55,7 +55,7 @@ class LedgerEntry:
 
 @dataclass(slots=True)
 class Item:
-    """An ordered article: the equal lines of an order, and the entries of other documents."""
+    """An article: the equal lines of an order, or of a delivery without an order, and all entries."""
 
     document: Document
     """The order, or the delivery if it has no order."""

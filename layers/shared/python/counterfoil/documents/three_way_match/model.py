@@ -213,7 +213,7 @@ class Line:
 
     @property
     def is_item(self) -> bool:
-        """True for goods and services. False for freight, discounts and down payments."""
+        """True for goods and services. False for charges, and with neither article number nor unit."""
         if self.article is not None or self.buyer_article is not None:
             return True
         return self.unit is not None and not is_charge(self.words)
@@ -232,7 +232,7 @@ class Document:
     sellers: tuple[str, ...]
     """VAT id and name of the supplier, if stated."""
     is_supplier_identified: bool
-    """Whether the supplier is identified; see `is_identified`."""
+    """Whether the supplier has a name, VAT id, tax number or registration id."""
     currency: str | None
     net: Decimal | None
     tax: Decimal | None
@@ -330,7 +330,7 @@ def _text(value: Any) -> str | None:
 
 
 def parse_number(value: Any) -> Decimal | None:
-    """Return a decimal string as a number, or None if it is missing, invalid or too large."""
+    """Return a decimal string as a number, or None if it is missing, invalid, too large or too small."""
     if not isinstance(value, str):
         return None
     try:
@@ -421,7 +421,7 @@ class LineContribution:
     role: str
     """ordered, confirmed, delivered, received, billed or credited."""
     quantity: Decimal | None
-    """In the unit of the row. None if the units cannot be converted."""
+    """In the unit of the row. None if absent, or in a unit that cannot be converted."""
     unit_price: Decimal | None
     """Price of one unit of the row."""
 

@@ -27,11 +27,11 @@ class Key(StrEnum):
     PRICE = "price"
     """Billed unit price, compared with the order."""
     BILLED_QUANTITY = "billed_quantity"
-    """Billed quantity, compared with the ordered, delivered and accepted quantities."""
+    """Billed quantity, compared with the ordered, the delivered, and the delivered minus rejected quantity."""
     DELIVERED_QUANTITY = "delivered_quantity"
     """Delivered quantity, compared with the order."""
     TOTAL = "total"
-    """Totals of an invoice, compared with its own line items and tax."""
+    """Totals of an invoice, compared with its own line items and tax, or with the value of its orders."""
     TAX = "tax"
     """Tax rate of a line item in percentage points, compared with the order."""
 
@@ -58,14 +58,14 @@ class Limits:
 
     @property
     def text(self) -> str:
-        """Text for users: `1% less, 5% and 2.00 more`."""
+        """Text for users: `1% less, 5% and 2 more`."""
         lower = _words(self.lower_absolute, self.lower_percent)
         upper = _words(self.upper_absolute, self.upper_percent)
         return f"{lower} more or less" if lower == upper else f"{lower} less, {upper} more"
 
 
 def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> Any:
-    """Return the JSON form of a dataclass by its field names. Numbers and ids are strings."""
+    """Return the JSON form of a dataclass by its field names. Decimals and ids are strings."""
     if is_dataclass(value):
         return {field.name: as_json(getattr(value, field.name), decimal) for field in fields(value)}
     if isinstance(value, tuple):
