@@ -181,10 +181,10 @@ def link_successor(
     (not `is_new`) without data is extracted again. Returns the messages to send, and a sentence for users.
     """
     if new_id is None:
-        _settle_replacement(connection, replacement.id, now)
+        _complete_replacement(connection, replacement.id, now)
         return [], "The earlier document stays, because its replacement is not one document."
     if new_id == replacement.document_id:
-        _settle_replacement(connection, replacement.id, now)
+        _complete_replacement(connection, replacement.id, now)
         return [], "The earlier document stays: this is the same file."
     connection.execute(_SET_SUCCESSOR, [new_id, replacement.id])
     if connection.execute(_IS_READ, [new_id]).fetchone() is not None:
@@ -226,7 +226,7 @@ def complete_replacements(
     sentence = None
     while (row := connection.execute(_NEXT, [new_id]).fetchone()) is not None:
         tenant_id, replacement = row[0], Replacement(*row[1:])
-        _settle_replacement(connection, replacement.id, now)
+        _complete_replacement(connection, replacement.id, now)
         if replacement.document_id == new_id:  # the two documents replace each other
             continue
         removal = delete_document(
@@ -247,5 +247,5 @@ def complete_replacements(
     return messages, sentence
 
 
-def _settle_replacement(connection: Connection, id_: UUID, now: datetime) -> None:
+def _complete_replacement(connection: Connection, id_: UUID, now: datetime) -> None:
     connection.execute("UPDATE document_replacement SET closed_at = %s WHERE id = %s", [now, id_])
