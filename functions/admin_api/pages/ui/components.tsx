@@ -83,6 +83,27 @@ const LONG_ID = 32; // characters; longer ids and hashes are shortened
 
 // An id or a hash, with a button that copies all of it.
 export function CopyableId({ value }: { value: string }) {
+  return (
+    <span class="single-line">
+      <code title={value}>{value.length < LONG_ID ? value : `…${shortId(value)}`}</code>
+      <CopyButton value={value} label={`Copy ${value}`} />
+    </span>
+  );
+}
+
+// A command for a terminal, with a button that copies it. `label`: "Command …".
+export function Command({ text, label }: { text: string; label: string }) {
+  return (
+    <div class="command">
+      <pre tabindex={0} role="region" aria-label={label}>
+        {text}
+      </pre>
+      <CopyButton value={text} label={`Copy: ${label}`} />
+    </div>
+  );
+}
+
+function CopyButton({ value, label }: { value: string; label: string }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
     await navigator.clipboard.writeText(value);
@@ -90,12 +111,9 @@ export function CopyableId({ value }: { value: string }) {
     setTimeout(() => setCopied(false), 2000);
   };
   return (
-    <span class="single-line">
-      <code title={value}>{value.length < LONG_ID ? value : `…${shortId(value)}`}</code>
-      <button type="button" class="small" onClick={copy} aria-label={`Copy ${value}`}>
-        {copied ? "Copied" : "Copy"}
-      </button>
-    </span>
+    <button type="button" class="small" onClick={copy} aria-label={label}>
+      {copied ? "Copied" : "Copy"}
+    </button>
   );
 }
 

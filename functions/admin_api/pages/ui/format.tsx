@@ -85,6 +85,9 @@ export function formatDecimal(value: string | null) {
 
 export const formatNumber = (value: number) => new Intl.NumberFormat("en-GB").format(value);
 
+// Formats a number with its noun, for example "1 dead letter" or "2 dead letters".
+export const formatCount = (count: number, noun: string) => `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+
 // Formats a fraction as a percentage, with one decimal place if it is below 10%.
 export const formatPercent = (share: number) =>
   new Intl.NumberFormat("en-GB", { style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }).format(share);
@@ -104,7 +107,7 @@ export function formatDay(day: string | null) {
   return day === null || Number.isNaN(moment.getTime()) ? day : format.format(moment);
 }
 
-const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
+const CAPITALS = /\b(iban|bic|vat|po|id|http|url)\b/gi;
 
 // Converts an API name to a label, for example "vat_id" to "VAT ID".
 export function toLabel(name: string) {

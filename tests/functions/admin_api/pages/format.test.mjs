@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import "./browser.mjs";
 
-const { formatDuration, formatRate, toLabel } = await import(process.env.FORMAT_MODULE);
+const { formatCount, formatDuration, formatRate, toLabel } = await import(process.env.FORMAT_MODULE);
 const { plainOptions } = await import(process.env.FILTERS_MODULE);
 
 for (const [seconds, text] of [
@@ -29,5 +29,14 @@ for (const [count, text] of [
 test("API names become labels", () => {
   assert.equal(toLabel("in-progress"), "In progress");
   assert.equal(toLabel("vat_id"), "VAT ID");
+  assert.equal(toLabel("http_request"), "HTTP request");
   assert.deepEqual(plainOptions(["within-tolerance"]), [["within-tolerance", "Within tolerance"]]);
 });
+
+for (const [count, text] of [
+  [0, "0 dead letters"],
+  [1, "1 dead letter"],
+  [1200, "1,200 dead letters"],
+]) {
+  test(`${count} dead letters are counted as ${text}`, () => assert.equal(formatCount(count, "dead letter"), text));
+}
