@@ -1,4 +1,4 @@
-// Bulk operations on selected dead letters, or on all that match the filter. Each operation has a rate and its own page.
+// Bulk operations on selected dead letters, or on all that match the filter. Each one has a rate and its own page.
 
 import { useEffect, useState } from "preact/hooks";
 import { type Schemas, send } from "../api";
