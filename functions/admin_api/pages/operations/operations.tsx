@@ -47,7 +47,7 @@ const DESCRIPTIONS: Record<Operation["state"], string> = {
   paused: "An operator can resume the operation. Items in progress are not interrupted.",
   done: "The operation is complete.",
   canceled: "The operation was canceled. Completed items are not undone.",
-  halted: "The operation stopped. The remaining items were not changed.",
+  halted: "The operation stopped before it was complete.",
 };
 
 const REPROCESSING = { extract: "Extract", match: "Match" };
