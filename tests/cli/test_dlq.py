@@ -242,7 +242,7 @@ def test_groups_show_counts_and_last_times(make_dead_letter: MakeDeadLetter) -> 
 
     assert header.split() == ["group", "count", "pending", "last", "24", "hours", "error"]
     assert timed_out.split()[1:5] == ["3", "3", "3", "h"]
-    assert "ingestion TimeoutError: Page # timed out" in timed_out
+    assert "ingestion TimeoutError: Page 3 timed out" in timed_out
     assert disk_full.split()[1:5] == ["1", "1", "3", "d"]
     assert [(entry["count"], sum(entry["trend"])) for entry in call("groups")] == [(3, 3), (1, 0)]
 

@@ -105,7 +105,8 @@ def test_failed_canary_halts_operation(harness: BulkHarness):
     stopped = harness.load(operation)
     assert (stopped.state, stopped.reason) == ("halted", "1 of the first 2 retries failed again.")
     assert stopped.ended_at == harness.now
-    assert Counter(harness.results(operation).values()) == {"succeeded": 2, None: 3}
+    assert Counter(harness.results(operation).values()) == {"failed": 1, "succeeded": 1, None: 3}
+    assert (stopped.failed, stopped.succeeded, stopped.processed) == (1, 1, 2)
     assert harness.step(operation) is None
     assert (harness.audit_entries()[-1].action, harness.audit_entries()[-1].actor) == ("bulk-halted", "bulk")
 
@@ -207,7 +208,7 @@ def test_canary_counts_only_attempted_items(harness: BulkHarness):
     fail_again(harness, dead_letters[5])
     harness.run(operation)
     ended = harness.load(operation)
-    assert (ended.succeeded, ended.skipped) == (5, 1)
+    assert (ended.succeeded, ended.failed, ended.skipped) == (4, 1, 1)
     assert (ended.state, ended.reason) == ("halted", "1 of the first 2 retries failed again.")
 
 

@@ -34,7 +34,7 @@ def test_numbers_and_quoted_names_do_not_split_groups(
     make_dead_letter("Reading page 12 of 'b.pdf' timed out", minute=70)
     make_dead_letter("The disk is full", minute=5)
     newest, other = all_groups(database, tenant_id)
-    assert (newest.message, newest.count, newest.worker) == ("Reading page # of # timed out", 2, "ingestion")
+    assert (newest.message, newest.count, newest.worker) == ("Reading page 12 of 'b.pdf' timed out", 2, "ingestion")
     assert (newest.first_seen, newest.last_seen) == (NOON, NOON + timedelta(minutes=70))
     assert other.count == 1
     assert newest.trend[-4:] == [0, 1, 1, 0]
@@ -94,6 +94,19 @@ def test_groups_without_requested_status_are_omitted(
     assert [group.message for group in page] == ["Two"]
 
 
+def test_group_shows_latest_message_of_requested_status(
+    database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, set_status: SetStatus
+):
+    make_dead_letter("Page 1 timed out")
+    set_status(make_dead_letter("Page 2 timed out", minute=1), "resolved")
+    purged = make_dead_letter("Page 3 timed out", minute=2)
+    with database.tenant(tenant_id) as connection:
+        connection.execute("UPDATE dead_letter SET purged_at = now() WHERE job_id = %s", [purged])
+        pages = [groups.page(connection, tenant_id, [status], LATER, limit=10) for status in ("pending", "resolved")]
+    assert [group.message for page in pages for group in page] == ["Page 1 timed out", "Page 2 timed out"]
+    assert [group.message for group in all_groups(database, tenant_id)] == ["Page 2 timed out"]
+
+
 def test_rollup_compacts_counts_and_drops_old_hours(
     maintenance_database: Database, make_dead_letter: MakeDeadLetter, set_status: SetStatus, admin: Connection
 ):
@@ -120,7 +133,7 @@ def test_assigning_tenant_later_updates_groups_and_search(
         connection.execute("UPDATE dead_letter SET tenant_id = %s WHERE job_id = %s", [tenant_id, job_id])
 
     [group] = all_groups(database, tenant_id)
-    assert (group.message, group.pending) == ("Reading page # of # timed out", 1)
+    assert (group.message, group.pending) == ("Reading page 3 of 'a.pdf' timed out", 1)
     with database.tenant(tenant_id) as connection:
         page = search.page(connection, tenant_id, DeadLetterFilter(search="late 4711"), limit=10)
     assert [entry.job_id for entry in page.entries] == [job_id]

@@ -187,7 +187,7 @@ class DeadLetterGroup(BaseModel):
     fingerprint: str
     worker: str
     error_type: str
-    message: str = Field(description="Error message, without the parts that differ between the dead letters.")
+    message: str = Field(description="Error message of the latest dead letter with one of the requested statuses.")
     first_seen: datetime
     last_seen: datetime
     count: int

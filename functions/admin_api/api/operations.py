@@ -169,7 +169,7 @@ class OperationProgress(BaseModel):
     )
     selected: int | None = Field(description="Number of items; null until all have been selected.")
     succeeded: int
-    failed: int
+    failed: int = Field(description="Items that failed, including retries in the canary that failed again.")
     skipped: int = Field(description="Dead letters that were already closed, failed again, or no longer exist.")
     remaining: int = Field(description="Selected items that are not processed yet.")
     redacted_paths: Pointers
@@ -182,11 +182,18 @@ class OperationPage(BaseModel):
     next_cursor: str | None
 
 
+@dataclass(frozen=True)
+class OperationItemDetail(OperationItem):
+    """A dead letter in an operation, with its result."""
+
+    dead_letter: Annotated[DeadLetterSummary | None, Field(description="The dead letter; null if it was deleted.")]
+
+
 class OperationItemPage(BaseModel):
     """Items of an operation in processing order, and the cursor of the next page."""
 
     operation_id: UUID
-    items: list[OperationItem]
+    items: list[OperationItemDetail]
     next_cursor: int | None
 
 
@@ -559,13 +566,15 @@ def list_operation_items(
     limit: Limit = PAGE,
 ) -> OperationItemPage:
     """Return a page of an operation's dead letters with their results. Reprocessing has no items."""
-    tenant_id, _, id_ = owned_operation(request, operation_id)
+    tenant_id, slug, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         rows = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
-    page = rows[:limit]
+        page = rows[:limit]
+        entries = search.find_by_ids(connection, tenant_id, DeadLetterFilter(), [item.job_id for item in page])
+    dead_letters = {entry.job_id: summary(entry, slug, request.caller) for entry in entries}
     return OperationItemPage(
         operation_id=id_,
-        items=page,
+        items=[OperationItemDetail(**vars(item), dead_letter=dead_letters.get(item.job_id)) for item in page],
         next_cursor=page[-1].number if len(rows) > limit else None,
     )
 

@@ -933,7 +933,7 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
         };
-        OperationItem: {
+        OperationItemDetail: {
             number: number;
             /** Format: uuid */
             job_id: string;
@@ -941,11 +941,12 @@ export interface components {
             reason: string | null;
             version: number | null;
             revision: number | null;
+            dead_letter: components["schemas"]["DeadLetterSummary"] | null;
         };
         OperationItemPage: {
             /** Format: uuid */
             operation_id: string;
-            items: components["schemas"]["OperationItem"][];
+            items: components["schemas"]["OperationItemDetail"][];
             next_cursor: number | null;
         };
         OperationPage: {

@@ -35,7 +35,7 @@ def heading(page: Page) -> Locator:
 
 def run_action(page: Page, action: str, note: str) -> None:
     """Press a button on the dead letter's page. Fill in and submit the dialog that opens."""
-    page.get_by_role("button", name=action, exact=True).click()
+    page.get_by_role("button", name=f"{action}…", exact=True).click()
     dialog(page).get_by_role("textbox").fill(note)
     dialog(page).get_by_role("button", name=action, exact=True).click()
     expect(dialog(page)).to_have_count(0)
@@ -46,7 +46,7 @@ def test_retry_runs_the_task_again(console: Console, failures: FailureFactory, t
     (job_id,) = failures.wait_for_dead_letters([task])
     failures.recover(message)
     page = console.open("admin", tenant, f"dead-letters/{job_id}")
-    page.get_by_role("button", name="Retry", exact=True).click()
+    page.get_by_role("button", name="Retry…", exact=True).click()
     expect(dialog(page).get_by_role("textbox")).to_be_focused()
     check_page(page, "dead-letter-retry")
     dialog(page).get_by_role("button", name="Retry", exact=True).click()
@@ -56,7 +56,7 @@ def test_retry_runs_the_task_again(console: Console, failures: FailureFactory, t
     page.goto(f"{console.url}/tasks/{task}?tenant={tenant.slug}")
     expect(heading(page)).to_contain_text("Succeeded")
     expect(timeline_entries(page)).to_have_count(2)
-    expect(timeline_entries(page).last).to_contain_text("succeeded")
+    expect(timeline_entries(page).last).to_contain_text("Succeeded")
 
 
 def test_failed_retry_is_listed_with_previous_failures(
@@ -80,7 +80,7 @@ def test_resolving_requires_and_stores_a_note(
 ) -> None:
     (job_id,) = failures.wait_for_dead_letters(failures.fail_messages(tenant, [message]))
     page = console.open("operator", tenant, f"dead-letters/{job_id}")
-    page.get_by_role("button", name="Resolve", exact=True).click()
+    page.get_by_role("button", name="Resolve…", exact=True).click()
     dialog(page).get_by_role("button", name="Resolve", exact=True).click()
     expect(dialog(page).get_by_role("alert")).to_contain_text("Write a note")
     dialog(page).get_by_role("textbox").fill("Answered by telephone")
@@ -88,7 +88,7 @@ def test_resolving_requires_and_stores_a_note(
 
     expect(heading(page)).to_contain_text("Resolved")
     expect(fact(page, "Note")).to_have_text("Answered by telephone")
-    expect(page.get_by_role("button", name="Retry", exact=True)).to_have_count(0)
+    expect(page.get_by_role("button", name="Retry…", exact=True)).to_have_count(0)
     check_page(page, "dead-letter-resolved")
     page.goto(f"{console.url}/audit?tenant={tenant.slug}")
     expect(rows(page, "Entries")).to_have_count(2)
@@ -103,7 +103,7 @@ def test_conflict_shows_the_change_and_keeps_the_note(
     """The payload is edited in another tab while the dialog is open, so the API returns 412."""
     (job_id,) = failures.wait_for_dead_letters([failures.fail_http_request(tenant)])
     page = console.open("admin", tenant, f"dead-letters/{job_id}")
-    page.get_by_role("button", name="Ignore", exact=True).click()
+    page.get_by_role("button", name="Ignore…", exact=True).click()
     dialog(page).get_by_role("textbox").fill("No one waits for it")
     other = page.context.new_page()
     other.goto(page.url)
@@ -112,7 +112,8 @@ def test_conflict_shows_the_change_and_keeps_the_note(
     with page.expect_response(re.compile("/ignore$")) as response:
         dialog(page).get_by_role("button", name="Ignore", exact=True).click()
     assert response.value.status == 412
-    expect(dialog(page)).to_contain_text("edited its payload")
+    expect(dialog(page)).to_contain_text("You edited the payload")
+    expect(dialog(page).get_by_role("alert")).to_contain_text("The dead letter changed after you opened it.")
     expect(dialog(page).get_by_role("textbox")).to_have_value("No one waits for it")
     check_page(page, "dead-letter-conflict")
     dialog(page).get_by_role("button", name="Ignore", exact=True).click()
@@ -124,7 +125,7 @@ def test_resolved_dead_letter_cannot_be_ignored(
 ) -> None:
     (job_id,) = failures.wait_for_dead_letters(failures.fail_messages(tenant, [message]))
     page = console.open("operator", tenant, f"dead-letters/{job_id}")
-    page.get_by_role("button", name="Ignore", exact=True).click()
+    page.get_by_role("button", name="Ignore…", exact=True).click()
     other = page.context.new_page()
     other.goto(page.url)
     run_action(other, "Resolve", "Done by hand")
@@ -135,7 +136,7 @@ def test_resolved_dead_letter_cannot_be_ignored(
 
 def edit(page: Page, url: str) -> None:
     """Edit the payload so that the task calls another URL."""
-    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_role("button", name="Edit…", exact=True).click()
     text = dialog(page).get_by_label("Payload (JSON)")
     expect(text).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     text.fill(json.dumps({"method": "POST", "url": url}))
@@ -149,7 +150,7 @@ def test_retry_uses_the_edited_payload(console: Console, failures: FailureFactor
     task = failures.fail_http_request(tenant)
     (job_id,) = failures.wait_for_dead_letters([task])
     page = console.open("admin", tenant, f"dead-letters/{job_id}")
-    page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_role("button", name="Edit…", exact=True).click()
     expect(dialog(page).get_by_label("Payload (JSON)")).to_have_value(re.compile(re.escape(UNREACHABLE_URL)))
     check_page(page, "dead-letter-edit")
     page.keyboard.press("Escape")
@@ -169,7 +170,7 @@ def test_viewer_sees_no_action_buttons(console: Console, failed_tenant: Tenant) 
     expect(page.get_by_role("heading", name="History")).to_be_visible()
 
     for action in ("Retry", "Resolve", "Ignore", "Edit"):
-        expect(page.get_by_role("button", name=action, exact=True)).to_have_count(0)
+        expect(page.get_by_role("button", name=f"{action}…", exact=True)).to_have_count(0)
 
 
 def test_dead_letters_are_closed_by_keyboard(

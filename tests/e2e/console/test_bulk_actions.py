@@ -95,7 +95,7 @@ def test_selected_dead_letters_are_resolved_in_bulk(
 
     expect(page.get_by_role("heading", name="Resolve 2 dead letters")).to_be_visible()
     with watchdog_running(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Completed", timeout=BULK_TIMEOUT)
     expect(rows(page, "Dead letters")).to_have_count(2)
     expect(rows(page, "Dead letters").first).to_contain_text("Succeeded")
     check_page(page, "operation")
@@ -122,7 +122,9 @@ def test_filtered_dead_letters_are_counted_and_retried(
     page.get_by_role("button", name="Retry 3").click()
 
     with watchdog_running(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text("Done", timeout=BULK_TIMEOUT)
+        expect(page.get_by_role("heading", name="Retry 3 dead letters")).to_contain_text(
+            "Completed", timeout=BULK_TIMEOUT
+        )
     expect(rows(page, "Dead letters").filter(has_text="Succeeded")).to_have_count(3)
 
 
@@ -137,8 +139,11 @@ def test_halted_operation_shows_its_reason(
 
     with watchdog_running(cloud, 1, "Bulk"):
         expect(page.get_by_role("heading", level=1)).to_contain_text("Halted", timeout=BULK_TIMEOUT)
-    reason = page.get_by_text("failed again")
+    reason = page.get_by_text("The first retry failed again.")
     expect(reason).to_be_visible()
+    expect(page.locator("dl.counts div").filter(has_text="Failed").locator("dd")).to_have_text("1")
+    expect(rows(page, "Dead letters").first).to_contain_text("answered with HTTP 400")
+    check_page(page, "operation-failed-canary")
     page.get_by_role("link", name="All operations").click()
     expect(rows(page, "Operations").filter(has=reason)).to_have_count(1)
     check_page(page, "operations-halted")
@@ -185,12 +190,12 @@ def test_group_is_resolved_completely(
     failures.upload_unreadable(tenant, [tmp_path / "broken.pdf"])
     page = console.open("operator", tenant)
     group = rows(page, "Groups by error").filter(has_text="answered with HTTP")
-    expect(group).to_contain_text("Open")
+    expect(group).to_contain_text("Pending")
     group.get_by_role("button", name="Resolve").click()
     page.get_by_label("How was it resolved?").fill("The model is back")
     page.get_by_role("button", name="Resolve 2").click()
     with watchdog_running(cloud, 1, "Bulk"):
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Done", timeout=BULK_TIMEOUT)
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Completed", timeout=BULK_TIMEOUT)
 
     page.get_by_role("link", name="Dead letters", exact=True).click()
     page.get_by_role("navigation", name="By status").get_by_role("link", name="all").click()
@@ -225,12 +230,12 @@ def test_closed_dead_letters_are_purged_and_restored(
     expect(page.get_by_role("dialog")).to_contain_text("2 dead letters in")
     check_page(page, "purge-count-changed")
     purge.click()
-    expect(page.get_by_text("2 dead letters were hidden")).to_be_focused()
+    expect(page.get_by_text("2 dead letters were purged. You can undo this for 7 days.")).to_be_focused()
     check_page(page, "purges")
 
-    rows(page, "Operations").get_by_role("link").first.click()
+    page.get_by_role("link", name="View the purge").click()
     page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_role("heading", name="Restore 2 dead letters")).to_contain_text("Done")
+    expect(page.get_by_role("heading", name="Restore 2 dead letters")).to_contain_text("Completed")
     page.get_by_role("link", name="All operations").click()
     page.get_by_role("link", name="All dead letters").click()
     expect(page.get_by_role("navigation", name="By status").get_by_role("link", name="Ignored")).to_contain_text("2")

@@ -27,21 +27,22 @@ def test_task_shows_error_payload_and_attempts(console: Console, failed_tenant: 
     page = console.open("admin", failed_tenant, "dead-letters?task_type=chat_completion")
     open_dead_letter(page, "answered with HTTP 400")
 
-    expect(page.get_by_role("heading", level=1)).to_contain_text("PromptRejectedError")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("answered with HTTP 400")
+    expect(page.get_by_text("PromptRejectedError", exact=True).first).to_be_visible()
     expect(page.get_by_label("Payload as JSON")).to_contain_text('"work_id": "')
-    expect(fact(page, "Type")).to_have_text("chat_completion")
+    expect(fact(page, "Type")).to_have_text("Chat completion")
     expect(fact(page, "Tenant")).to_have_text(failed_tenant.slug)
-    expect(fact(page, "Reason")).to_have_text("permanent error")
+    expect(fact(page, "Reason")).to_have_text("Permanent error")
     expect(timeline_entries(page)).to_have_count(2)
     expect(timeline_entries(page).first).to_contain_text("Attempt 1")
     fact(page, "Work item").get_by_role("link", name="Task").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("chat_completion")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Chat completion")
     fact(page, "Dead letter").get_by_role("link").click()
     timeline_entries(page).first.get_by_text("Log", exact=True).click()
-    expect(page.get_by_role("region", name="Command for the log of Attempt 1")).to_contain_text(
+    expect(page.get_by_role("region", name="Command for the log of attempt 1")).to_contain_text(
         "/aws/lambda/counterfoil-"
     )
-    expect(timeline_entries(page).last).to_contain_text("Failure: permanent error")
+    expect(timeline_entries(page).last).to_contain_text("Failure: Permanent error")
     check_page(page, "dead-letter-task")
 
 
@@ -61,10 +62,11 @@ def test_attempt_links_to_log_and_trace_in_aws(console: Console, failed_tenant: 
     for label in ("Log", "Trace"):
         timeline_entries(page).first.get_by_text(label, exact=True).click()
 
-    log = page.get_by_role("link", name="Log of Attempt 1 in the AWS console")
-    trace = page.get_by_role("link", name="Trace of Attempt 1 in the AWS console")
+    log = page.get_by_role("link", name="Log of attempt 1 in the AWS console")
+    trace = page.get_by_role("link", name="Trace of attempt 1 in the AWS console")
     expect(log).to_have_attribute("href", f"{AWS}#logsV2:log-groups")
     expect(trace).to_have_attribute("href", f"{AWS}#xray:traces/{TRACE}")
+    expect(page.get_by_role("button", name="Copy: Command for the trace of attempt 1")).to_be_visible()
     check_page(page, "dead-letter-links")
 
 
@@ -74,11 +76,12 @@ def test_unreadable_file_shows_its_name(console: Console, failed_tenant: Tenant)
     rows(page, "Dead letters").get_by_role("link").click()
 
     expect(page.get_by_label("Payload as JSON")).to_contain_text("broken-2.pdf")
-    expect(fact(page, "Worker")).to_have_text("ingestion")
+    expect(fact(page, "Worker")).to_have_text("Ingestion")
+    expect(fact(page, "File")).to_have_text("broken-2.pdf")
     fact(page, "Work item").get_by_role("link", name="Document").click()
     expect(fact(page, "File")).to_have_text("broken-2.pdf")
     fact(page, "Dead letter").get_by_role("link").click()
-    expect(fact(page, "Worker")).to_have_text("ingestion")
+    expect(fact(page, "Worker")).to_have_text("Ingestion")
     check_page(page, "dead-letter-file")
 
 
@@ -109,5 +112,5 @@ def test_times_are_shown_in_utc_when_selected(console: Console, failed_tenant: T
 
 def test_missing_dead_letter_shows_a_notice(console: Console, failed_tenant: Tenant) -> None:
     page = console.open("viewer", failed_tenant, f"dead-letters/{uuid4()}")
-    expect(page.get_by_role("heading", name="Dead letter not found")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dead letter not found")
     check_page(page, "dead-letter-missing")

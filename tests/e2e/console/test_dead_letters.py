@@ -28,6 +28,8 @@ def test_group_can_be_opened_and_left(console: Console, failed_tenant: Tenant) -
 
     expect(rows(page, "Dead letters")).to_have_count(2)
     expect(page).to_have_url(re.compile("fingerprint="))
+    expect(page.get_by_role("search")).to_contain_text("Only dead letters in the group: ")
+    expect(page.get_by_role("search")).to_contain_text("answered with HTTP 400")
     check_page(page, "dead-letters-of-a-group")
     page.get_by_role("link", name="Show all groups").click()
     expect(rows(page, "Dead letters")).to_have_count(6)

@@ -22,6 +22,13 @@ def test_tasks_are_filtered_by_state(console: Console, failed_tenant: Tenant) ->
     check_page(page, "tasks-nothing-found")
     page.get_by_label("Status").select_option("failed")
     expect(rows(page, "Tasks")).to_have_count(2)
+    page.get_by_label("Type").fill("Echo")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("heading", name="No results")).to_be_visible()
+    page.get_by_label("Type").fill("Chat completion")
+    page.get_by_role("button", name="Search").click()
+    expect(rows(page, "Tasks")).to_have_count(2)
+    expect(page.get_by_label("Type")).to_have_value("Chat completion")
 
 
 def test_new_task_appears_on_open_page(console: Console, users: ConsoleUsers, tenant: Tenant) -> None:

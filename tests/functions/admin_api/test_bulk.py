@@ -129,6 +129,8 @@ def test_bulk_retry_is_stored_executed_and_reported(
     items = first.body["items"] + second_page.body["items"]
     assert [item["job_id"] for item in items] == ids(job_ids[::-1])
     assert {(item["result"], item["revision"], item["version"]) for item in items} == {("succeeded", 2, 2)}
+    assert [item["dead_letter"]["job_id"] for item in items] == [item["job_id"] for item in items]
+    assert {item["dead_letter"]["status"] for item in items} == {"retried"}
     assert second_page.body["next_cursor"] is None
     assert get(call_api, f"{path}/items", result="failed").body["items"] == []
     assert {get(call_api, f"/dlq/{job_id}").body["status"] for job_id in job_ids} == {"retried"}

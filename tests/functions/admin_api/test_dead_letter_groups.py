@@ -30,7 +30,7 @@ def test_groups_have_counts_trend_and_times(
         | {
             "worker": "ingestion",
             "error_type": "TimeoutError",
-            "message": "Page # timed out",
+            "message": "Page 0 timed out",
             "count": 3,
             "pending": 2,
             "resolved": 1,
@@ -43,7 +43,7 @@ def test_groups_have_counts_trend_and_times(
     first, last = (datetime.fromisoformat(timed_out[name]) for name in ("first_seen", "last_seen"))
     assert last - first == timedelta(hours=2)
     assert [item["message"] for item in get(call_api, "/groups", status="pending").body["groups"]] == [
-        "Page # timed out"
+        "Page 0 timed out"
     ]
     assert [item["message"] for item in get(call_api, "/groups", status="ignored,retried").body["groups"]] == [
         "The disk is full"

@@ -5,7 +5,7 @@ import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
 import { navigate, useRoute } from "../router";
 import { tenantOf } from "../tenant";
-import { CopyableId, ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
+import { Command, CopyableId, ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { formatNumber, shortId, Time, toLabel } from "../ui/format";
 import { formatJson } from "../ui/json_text";
 import { UserName } from "../ui/user_name";
@@ -57,9 +57,7 @@ export function Audit() {
           This command verifies every hash. It requires the viewer role. Set <code>COUNTERFOIL_URL</code> to this
           deployment’s URL and <code>COUNTERFOIL_TOKEN</code> to an ID token.
         </p>
-        <pre tabindex={0} role="region" aria-label="Command">
-          counterfoil audit verify --tenant {tenant}
-        </pre>
+        <Command text={`counterfoil audit verify --tenant ${tenant}`} label="Command that verifies the audit trail" />
         <p class="muted">
           The command reports the first entry that was changed, removed, inserted or moved. Regularly store the hash of
           the newest entry elsewhere, because a rewritten audit trail cannot match it.
@@ -87,7 +85,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
           spellcheck={false}
           autocomplete="off"
           pattern={ID.source}
-          title="The complete ID, as shown on the object’s page"
+          title="The complete ID. Copy it from the object’s page."
         />
       </label>
       <div class="buttons">
@@ -138,7 +136,7 @@ export function AuditEntries({
               <Time at={entry.recorded_at} />
             </td>
             <td data-label="User">
-              <UserName value={entry.actor} />
+              <UserName value={entry.actor} isCapitalized />
             </td>
             <td data-label="Action">
               {toLabel(entry.action)}

@@ -55,16 +55,16 @@ export function Cluster({ id }: { id: string }) {
     return (
       <>
         {back}
-        <h1>Cluster</h1>
         {error?.status === 404 ? (
-          <Notice title="Cluster not found">
+          <Notice isWholePage title="Cluster not found">
             Its documents may belong to another cluster now, or to a tenant that you cannot access. Search for one of
             its documents.
           </Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
         ) : (
-          <Loading subject="the cluster" />
+          <>
+            <h1>Cluster</h1>
+            {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the cluster" />}
+          </>
         )}
       </>
     );

@@ -6,7 +6,7 @@ import { hasRole } from "../roles";
 import { UNASSIGNED } from "../tenant";
 import { FactList } from "../ui/components";
 import { NoteDialog } from "../ui/dialog";
-import { Time } from "../ui/format";
+import { Time, toLabel } from "../ui/format";
 import { UserName } from "../ui/user_name";
 
 export type DeadLetter = Schemas["DeadLetter"];
@@ -74,10 +74,10 @@ export function canChangeMany(tenant: string | null) {
 
 // Descriptions of changes to a dead letter, by outcome.
 const PAST: Record<string, string> = {
-  retried: "retried it",
-  resolved: "resolved it",
-  ignored: "ignored it",
-  edited: "edited its payload",
+  retried: "retried the dead letter",
+  resolved: "resolved the dead letter",
+  ignored: "ignored the dead letter",
+  edited: "edited the payload",
 };
 
 export const pathOf = (deadLetter: { job_id: string }) => `admin/dlq/${encodeURIComponent(deadLetter.job_id)}`;
@@ -91,9 +91,9 @@ async function fetchLatest(deadLetter: DeadLetterSummary) {
   return { now, last: events.findLast((event) => event.kind === "change") ?? null };
 }
 
-// Changes a dead letter with the expected version, and reports changes by other users. `seen` is the version that the
-// user started from. The displayed version may be newer.
-export function useVersion(deadLetter: DeadLetterSummary) {
+// Changes a dead letter with the expected version, and reports other changes. `seen` is the version that the user
+// started from. The displayed version may be newer. `input`: what the user entered.
+export function useVersion(deadLetter: DeadLetterSummary, input: "note" | "edit") {
   const [seen, setSeen] = useState(deadLetter);
   const [last, setLast] = useState<Schemas["DeadLetterEvent"] | null>(null);
   const catchUp = async () => {
@@ -120,7 +120,7 @@ export function useVersion(deadLetter: DeadLetterSummary) {
       if (!(await catchUp())) {
         throw error;
       }
-      throw new ApiError(error.status, "Someone else changed this dead letter first. Your note was not lost.");
+      throw new ApiError(error.status, `The dead letter changed after you opened it. Your ${input} is still here.`);
     }
   };
   return {
@@ -136,7 +136,7 @@ function ConflictNotice({ last, deadLetter }: { last: Schemas["DeadLetterEvent"]
     <div class="notice conflict">
       <p>
         <b>
-          <UserName value={last.actor} /> {PAST[last.outcome] ?? `changed it (${last.outcome})`}
+          <UserName value={last.actor} isCapitalized /> {PAST[last.outcome] ?? "changed the dead letter"}
         </b>{" "}
         at <Time at={last.at} />.
       </p>
@@ -160,7 +160,7 @@ export function ActionDialog({
   done: (sentence: string, status: DeadLetterStatus) => void;
 }) {
   const { verb, status, isNoteRequired, field, label, description, done: sentence } = ACTIONS[action];
-  const { seen, act, conflictNotice, isClosed } = useVersion(deadLetter);
+  const { seen, act, conflictNotice, isClosed } = useVersion(deadLetter, "note");
   const error = seen.metadata.last_error;
   const submit = async (note: string) => {
     await act("POST", `${pathOf(seen)}/${action}`, note ? { [field]: note } : {});
@@ -183,7 +183,7 @@ export function ActionDialog({
       <FactList
         facts={[
           ["Error", <span class="line-clamp">{error.message || error.type}</span>],
-          ["Type", seen.task_type],
+          ["Type", toLabel(seen.task_type)],
         ]}
       />
       {conflictNotice}

@@ -1,11 +1,11 @@
-// Bulk operations on selected dead letters, or on all that match the filter. Each operation has a rate and its own page.
+// Bulk operations on selected dead letters, or on all that match the filter. Each one has a rate and its own page.
 
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { type Schemas, send } from "../api";
 import { navigate } from "../router";
 import { ErrorNotice } from "../ui/components";
 import { NoteDialog } from "../ui/dialog";
-import { formatNumber, startOfDay } from "../ui/format";
+import { formatCount, formatNumber, startOfDay, toLabel } from "../ui/format";
 import { ACTION_LIST, ACTIONS, type Action, type DeadLetterSummary } from "./actions";
 import type { ListFilter } from "./dead_letters";
 
@@ -107,7 +107,6 @@ export function BulkDialog({
   const [canary, setCanary] = useState<number | string>(CANARY);
   const [found, setFound] = useState<Schemas["BulkPreview"] | { error: Error } | null>(null);
   const [round, setRound] = useState(0);
-  const id = useId();
   const pendingFilter = { ...filter, status: ["pending"] };
   useEffect(() => {
     let gone = false;
@@ -142,7 +141,7 @@ export function BulkDialog({
     scope === "found" && !preview?.count ? (preview?.count === 0 ? "No pending dead letters." : "") : null;
   return (
     <NoteDialog
-      title={`${verb} ${count === null ? "matching" : formatNumber(count)} dead ${count === 1 ? "letter" : "letters"}?`}
+      title={`${verb} ${count === null ? "matching dead letters" : formatCount(count, "dead letter")}?`}
       verb={count === null ? verb : `${verb} ${formatNumber(count)}`}
       label={label}
       isRequired={isNoteRequired}
@@ -181,10 +180,9 @@ export function BulkDialog({
           ))}
       </div>
       <div class="fields">
-        <label for={`${id}-rate`}>At most</label>
-        <span>
+        <label>
+          At most{" "}
           <input
-            id={`${id}-rate`}
             type="number"
             min="1"
             max={MAX_PER_SECOND}
@@ -193,31 +191,30 @@ export function BulkDialog({
             onInput={(event) => setRate(event.currentTarget.value)}
           />{" "}
           per second
-        </span>
+        </label>
         {action === "retry" && (
-          <>
-            <label>
+          <div>
+            <label class="choice">
               <input
                 type="checkbox"
                 checked={hasCanary}
                 onChange={(event) => setHasCanary(event.currentTarget.checked)}
-              />{" "}
-              Start with a canary
-            </label>
-            <span>
-              <input
-                type="number"
-                min="1"
-                max="10000"
-                required
-                value={canary}
-                disabled={!hasCanary}
-                aria-label="Canary size"
-                onInput={(event) => setCanary(event.currentTarget.value)}
-              />{" "}
-              dead letters. The remaining ones follow if the canary succeeds.
-            </span>
-          </>
+              />
+              Start with a canary of
+            </label>{" "}
+            <input
+              type="number"
+              min="1"
+              max="10000"
+              required
+              value={canary}
+              disabled={!hasCanary}
+              aria-label="Canary size"
+              onInput={(event) => setCanary(event.currentTarget.value)}
+            />{" "}
+            dead letters
+            <p class="muted">The rest follow if the canary succeeds.</p>
+          </div>
         )}
       </div>
     </NoteDialog>
@@ -243,7 +240,7 @@ function Sample({ found }: { found: Schemas["BulkPreview"] }) {
           const error = deadLetter.metadata.last_error;
           return (
             <li>
-              <b>{deadLetter.task_type}</b> <span class="line-clamp">{error.message || error.type}</span>
+              <b>{toLabel(deadLetter.task_type)}</b> <span class="line-clamp">{error.message || error.type}</span>
             </li>
           );
         })}

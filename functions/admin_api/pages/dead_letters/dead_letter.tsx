@@ -3,8 +3,10 @@
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { AuditEntries } from "../audit/audit";
+import { workerName } from "../overview/overview";
 import { navigate } from "../router";
 import {
+  Command,
   CopyableId,
   ErrorNotice,
   type Fact,
@@ -15,20 +17,23 @@ import {
   SuccessNotice,
   useTitle,
 } from "../ui/components";
-import { formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
+import { formatDuration, formatNumber, secondsBetween, Time, toLabel } from "../ui/format";
 import { Json } from "../ui/json";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
 import { ACTION_LIST, type Action, ActionDialog, canChange, type DeadLetter, type DeadLetterStatus } from "./actions";
 import { logCommand, traceCommand } from "./aws_commands";
+import { errorTitle } from "./error_title";
 import { Payload } from "./payload";
 
 type LastError = Schemas["LastError"];
 
 const REASONS: Record<string, string> = {
-  max_retries_exceeded: "all attempts failed",
-  non_retriable_error: "permanent error",
+  max_retries_exceeded: "All attempts failed",
+  non_retriable_error: "Permanent error",
 };
+
+const reasonOf = (reason: string) => REASONS[reason] ?? toLabel(reason);
 
 export function DeadLetterView({ id }: { id: string }) {
   const path = `admin/dlq/${encodeURIComponent(id)}`;
@@ -39,26 +44,30 @@ export function DeadLetterView({ id }: { id: string }) {
     reload,
   } = useQuery<Schemas["DeadLetter"]>([path, {}], { every: POLL_LEADER_SECONDS, exact: true });
   const [notice, setNotice] = useState<{ sentence: string; status: DeadLetterStatus } | null>(null);
-  useTitle(deadLetter ? `${deadLetter.metadata.last_error.type} · Dead letter` : "Dead letter");
+  const failure = deadLetter?.metadata.last_error;
+  const title = failure ? errorTitle(failure) : "Dead letter";
+  useTitle(failure ? `${title} · Dead letter` : title);
   const back = (
     <p>
       <a href={navigate.href("dead-letters", { tenant: deadLetter?.tenant })}>All dead letters</a>
     </p>
   );
-  if (!deadLetter) {
+  if (!deadLetter || !failure) {
+    if (error?.status === 404) {
+      return (
+        <>
+          {back}
+          <Notice isWholePage title="Dead letter not found">
+            It was deleted, or it belongs to a tenant that you cannot access.
+          </Notice>
+        </>
+      );
+    }
     return (
       <>
         {back}
         <h1>Dead letter</h1>
-        {error?.status === 404 ? (
-          <Notice title="Dead letter not found">
-            It was deleted, or it belongs to a tenant that you cannot access.
-          </Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
-        ) : (
-          <Loading subject="the dead letter" />
-        )}
+        {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the dead letter" />}
       </>
     );
   }
@@ -71,14 +80,15 @@ export function DeadLetterView({ id }: { id: string }) {
     <>
       {back}
       <h1>
-        <Status status={deadLetter.status} /> {deadLetter.metadata.last_error.type}
+        <Status status={deadLetter.status} /> {title}
       </h1>
+      <p class="muted">{failure.type}</p>
       {error && <ErrorNotice error={error} reload={reload} />}
-      <p class="error">{deadLetter.metadata.last_error.message || "The error has no message."}</p>
+      {failure.message.trim() !== title && <p class="error">{failure.message || "The error has no message."}</p>}
       {notice?.status === deadLetter.status && <SuccessNotice>{notice.sentence}</SuccessNotice>}
       <Actions deadLetter={deadLetter} busy={busy} done={done} />
       <Facts deadLetter={deadLetter} />
-      <ErrorContext error={deadLetter.metadata.last_error} />
+      <ErrorContext error={failure} />
       <Payload deadLetter={deadLetter} done={done} />
       <EarlierFailures previous_failures={deadLetter.previous_failures} />
       <Timeline path={`${path}/timeline`} version={deadLetter.version} isRetried={deadLetter.status === "retried"} />
@@ -114,7 +124,7 @@ function Actions({
               aria-disabled={busy}
               onClick={() => open(name)}
             >
-              {verb}
+              {verb}…
             </button>
           ))}
         </div>
@@ -144,10 +154,10 @@ function Facts({ deadLetter }: { deadLetter: DeadLetter }) {
   });
   const facts: Fact[] = [
     ["Failed", <Time at={deadLetter.dlq_timestamp} showsUtc />],
-    ["Reason", REASONS[deadLetter.dlq_reason] ?? deadLetter.dlq_reason],
+    ["Reason", reasonOf(deadLetter.dlq_reason)],
     ["Attempts", formatNumber(deadLetter.attempts)],
-    ["Type", deadLetter.task_type],
-    ["Worker", deadLetter.worker],
+    ["Type", toLabel(deadLetter.task_type)],
+    ["Worker", toLabel(deadLetter.worker)],
     ["Tenant", deadLetter.tenant],
     ["Dead letter", <CopyableId value={deadLetter.job_id} />],
     [
@@ -155,11 +165,14 @@ function Facts({ deadLetter }: { deadLetter: DeadLetter }) {
       deadLetter.work_id ? (
         <WorkItem deadLetter={deadLetter} id={deadLetter.work_id} />
       ) : (
-        "none, because the message could not be parsed"
+        "None, because the message could not be parsed"
       ),
     ],
     ["Group", <a href={group}>Dead letters with the same error</a>],
   ];
+  if (deadLetter.file_name) {
+    facts.unshift(["File", deadLetter.file_name]);
+  }
   if (deadLetter.resolved_at) {
     facts.push([
       "Closed",
@@ -212,7 +225,9 @@ function ErrorContext({ error }: { error: LastError }) {
       <h2 id="error-context">Error context</h2>
       {Object.keys(rest).length > 0 &&
         (plain ? (
-          <FactList facts={Object.entries(rest).map(([name, value]) => [name, <code>{String(value)}</code>])} />
+          <FactList
+            facts={Object.entries(rest).map(([name, value]) => [toLabel(name), <code>{String(value)}</code>])}
+          />
         ) : (
           <Json value={rest} label="Error context as JSON" />
         ))}
@@ -249,9 +264,7 @@ function EarlierFailures({ previous_failures }: { previous_failures: DeadLetter[
               <td data-label="Failed">
                 <Time at={failure.dlq_timestamp} />
               </td>
-              <td data-label="Error">
-                {failure.last_error?.message ?? REASONS[failure.dlq_reason] ?? failure.dlq_reason}
-              </td>
+              <td data-label="Error">{failure.last_error?.message ?? reasonOf(failure.dlq_reason)}</td>
               <td data-label="Action">
                 <Status status={failure.status} />{" "}
                 {failure.resolution?.notes && <span class="muted">{failure.resolution.notes}</span>}
@@ -293,22 +306,21 @@ const KINDS = { attempt: "Attempt", dead_lettered: "Failure", change: "Change" }
 function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
   const title = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
-  const what = REASONS[event.outcome] ?? event.outcome;
+  const attempt = title.toLowerCase();
   return (
     <li class={event.kind}>
       <p>
         <b>
-          {title}: {what}
+          {title}: {reasonOf(event.outcome)}
         </b>{" "}
         <span class="muted">
-          <Time at={event.at} />, <UserName value={event.actor} />
+          <Time at={event.at} />, {event.kind === "change" ? <UserName value={event.actor} /> : workerName(event.actor)}
           {seconds !== null && `, took ${formatDuration(seconds)}`}
         </span>
       </p>
       {event.error?.message && (
         <p class="error">
-          {event.error.type && `${event.error.type}: `}
-          {event.error.message}
+          {event.error.message} <span class="muted">{event.error.type}</span>
         </p>
       )}
       {event.next_attempt_at && (
@@ -322,13 +334,11 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
           {event.log.url && (
             <p>
               <a href={event.log.url} target="_blank" rel="noreferrer">
-                Log of {title} in the AWS console
+                Log of {attempt} in the AWS console
               </a>
             </p>
           )}
-          <pre tabindex={0} role="region" aria-label={`Command for the log of ${title}`}>
-            {logCommand(event.log)}
-          </pre>
+          <Command text={logCommand(event.log)} label={`Command for the log of ${attempt}`} />
         </details>
       )}
       {event.trace_id && (
@@ -337,13 +347,11 @@ function TimelineEvent({ event }: { event: Schemas["DeadLetterEvent"] }) {
           {event.trace_url && (
             <p>
               <a href={event.trace_url} target="_blank" rel="noreferrer">
-                Trace of {title} in the AWS console
+                Trace of {attempt} in the AWS console
               </a>
             </p>
           )}
-          <pre tabindex={0} role="region" aria-label={`Command for the trace of ${title}`}>
-            {traceCommand(event.trace_id)}
-          </pre>
+          <Command text={traceCommand(event.trace_id)} label={`Command for the trace of ${attempt}`} />
         </details>
       )}
     </li>

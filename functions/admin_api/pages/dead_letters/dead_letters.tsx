@@ -8,7 +8,7 @@ import { navigate, type Route, useRoute } from "../router";
 import { tenantOf, UNASSIGNED } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
 import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
-import { formatNumber, shortId, startOfDay, Time } from "../ui/format";
+import { formatNumber, shortId, startOfDay, Time, toLabel } from "../ui/format";
 import { useRowShortcuts, useShortcuts } from "../ui/shortcuts";
 import {
   ACTION_LIST,
@@ -19,6 +19,7 @@ import {
   type DeadLetterSummary,
 } from "./actions";
 import { BulkBar, BulkDialog, bulkFilterOf, MAX_SELECTED } from "./bulk";
+import { errorTitle } from "./error_title";
 import { ExportDialog } from "./export";
 import { Groups } from "./groups";
 
@@ -67,6 +68,7 @@ export function DeadLetters() {
     { every: cursor ? 0 : POLL_SLOW_SECONDS, version: stats.data },
   );
   const isFiltered = Boolean(filter.search || filter.fingerprint || cursor || from || to || filter.task_type);
+  const inGroup = deadLetters.data?.dead_letters.find((one) => one.fingerprint === filter.fingerprint);
   return (
     <>
       <div class="heading">
@@ -92,7 +94,11 @@ export function DeadLetters() {
       </p>
       {exporting && <ExportDialog filter={filter} close={() => setExporting(false)} />}
       <Counts filter={filter} stats={stats.data} />
-      <Filter filter={filter} types={stats.data?.task_types ?? []} />
+      <Filter
+        filter={filter}
+        types={stats.data?.task_types ?? []}
+        groupTitle={inGroup ? errorTitle(inGroup.metadata.last_error) : null}
+      />
       {!isFiltered && <Groups filter={filter} counts={stats.data} hrefOf={hrefOf} />}
       <Results key={tenant} filter={filter} answer={deadLetters} isFiltered={isFiltered} />
     </>
@@ -121,7 +127,15 @@ function Counts({ filter, stats }: { filter: ListFilter; stats: Stats | null }) 
   );
 }
 
-function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_types"] }) {
+function Filter({
+  filter,
+  types,
+  groupTitle,
+}: {
+  filter: ListFilter;
+  types: Stats["task_types"];
+  groupTitle: string | null;
+}) {
   const [search, setSearch] = useTyped(filter.search);
   const field = useRef<HTMLInputElement>(null);
   useShortcuts([{ key: "/", label: "Search", act: () => field.current?.focus() }]);
@@ -164,7 +178,13 @@ function Filter({ filter, types }: { filter: ListFilter; types: Stats["task_type
       </div>
       {filter.fingerprint && (
         <p class="selected">
-          Only dead letters in the group <code>{filter.fingerprint}</code>.{" "}
+          {groupTitle ? (
+            <>
+              Only dead letters in the group: <b>{groupTitle}</b>
+            </>
+          ) : (
+            "Only dead letters in one group."
+          )}{" "}
           <a href={hrefOf({ ...filter, fingerprint: "", cursor: "" })}>Show all groups</a>
         </p>
       )}
@@ -350,7 +370,7 @@ function DeadLetterRow({
             <label>
               <input type="checkbox" checked={chosen} onChange={(event) => choose(event.currentTarget.checked)} />
               <span class="visually-hidden">
-                Select dead letter {shortId(deadLetter.job_id)}: {deadLetter.task_type}, {error.type}
+                Select dead letter {shortId(deadLetter.job_id)}: {toLabel(deadLetter.task_type)}, {errorTitle(error)}
               </span>
             </label>
           )}
@@ -360,10 +380,10 @@ function DeadLetterRow({
         <Time at={deadLetter.dlq_timestamp} />
       </td>
       <td data-label="Error">
-        <a href={href}>{error.message || error.type}</a> <span class="muted">{error.type}</span>
+        <a href={href}>{error.message || error.type}</a> {error.message && <span class="muted">{error.type}</span>}
       </td>
       <td data-label="File">{deadLetter.file_name ?? ""}</td>
-      <td data-label="Type">{deadLetter.task_type}</td>
+      <td data-label="Type">{toLabel(deadLetter.task_type)}</td>
       <td data-label="Attempts" class="count">
         {formatNumber(deadLetter.attempts)}
       </td>

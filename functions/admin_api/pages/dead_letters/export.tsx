@@ -7,7 +7,7 @@ import { currentSession } from "../current_session";
 import { hasRole } from "../roles";
 import { Status } from "../ui/components";
 import { Dialog } from "../ui/dialog";
-import { formatNumber, startOfDay, Time } from "../ui/format";
+import { formatCount, startOfDay, Time } from "../ui/format";
 import { UserName } from "../ui/user_name";
 import type { ListFilter } from "./dead_letters";
 
@@ -154,8 +154,7 @@ function Row({ operation }: { operation: Export }) {
       <p class="export-summary">
         <Status status={STATES[operation.state] ?? operation.state} />{" "}
         <span>
-          {format}, {formatNumber(operation.succeeded)}
-          {operation.succeeded === 1 ? " dead letter" : " dead letters"}
+          {format}, {formatCount(operation.succeeded, "dead letter")}
           {operation.ended_at === null && " so far"}
           {operation.file.redacted && ", without secrets"}
         </span>

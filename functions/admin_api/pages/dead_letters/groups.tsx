@@ -2,11 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
-import { ErrorNotice, Status } from "../ui/components";
-import { formatNumber, Time } from "../ui/format";
+import { Status } from "../ui/components";
+import { formatNumber, Time, toLabel } from "../ui/format";
 import { ACTION_LIST, type Action, canChangeMany } from "./actions";
 import { BulkDialog } from "./bulk";
 import type { ListFilter } from "./dead_letters";
+import { errorTitle } from "./error_title";
 
 const FIRST_GROUPS = 10;
 const MAX_GROUPS = 100; // the API's limit
@@ -25,18 +26,13 @@ export function Groups({
   const allowsBulk = canChangeMany(tenant);
   const [dialog, setDialog] = useState<{ action: Action; group: Schemas["DeadLetterGroup"] } | null>(null);
   const [limit, setLimit] = useState(FIRST_GROUPS);
-  const { data, error, reload } = useQuery<Schemas["DeadLetterGroupPage"]>(
-    ["admin/dlq/groups", { tenant, status, limit }],
-    {
-      every: POLL_SLOW_SECONDS,
-      version: counts,
-    },
-  );
-  if (!data) {
-    return error ? <ErrorNotice error={error} reload={reload} /> : null;
-  }
-  if (data.groups.length < 2) {
-    return null; // one group adds nothing to the list
+  const { data } = useQuery<Schemas["DeadLetterGroupPage"]>(["admin/dlq/groups", { tenant, status, limit }], {
+    every: POLL_SLOW_SECONDS,
+    version: counts,
+  });
+  // The list reports an error, and one group adds nothing to it.
+  if (!data || data.groups.length < 2) {
+    return null;
   }
   return (
     <section aria-labelledby="groups">
@@ -85,13 +81,19 @@ export function Groups({
           action={dialog.action}
           deadLetters={[]}
           filter={{ tenant, fingerprint: dialog.group.fingerprint }}
-          group={dialog.group.message}
+          group={titleOf(dialog.group)}
           close={() => setDialog(null)}
         />
       )}
     </section>
   );
 }
+
+const titleOf = ({ error_type: type, message }: Schemas["DeadLetterGroup"]) => errorTitle({ type, message });
+
+// A group is open unless it was resolved or ignored as a whole.
+const statusOf = ({ state, pending }: Schemas["DeadLetterGroup"]) =>
+  state !== "open" ? state : pending > 0 ? "pending" : "closed";
 
 function GroupRow({
   group,
@@ -107,9 +109,9 @@ function GroupRow({
   return (
     <tr>
       <td data-label="Error">
-        <a href={href}>{group.message}</a> <span class="muted">{group.error_type}</span>
+        <a href={href}>{titleOf(group)}</a> <span class="muted">{group.error_type}</span>
       </td>
-      <td data-label="Worker">{group.worker}</td>
+      <td data-label="Worker">{toLabel(group.worker)}</td>
       <td data-label="Pending" class="count">
         {formatNumber(group.pending)} <span class="muted">of {formatNumber(group.count)}</span>
       </td>
@@ -120,7 +122,7 @@ function GroupRow({
         <Time at={group.last_seen} />
       </td>
       <td data-label="Status">
-        <Status status={group.state} />
+        <Status status={statusOf(group)} />
       </td>
       {allowsBulk && (
         <td data-label="Actions">
@@ -130,10 +132,10 @@ function GroupRow({
                 <button
                   type="button"
                   class="small"
-                  aria-label={`${verb} the group: ${group.message}`}
+                  aria-label={`${verb} the group: ${titleOf(group)}`}
                   onClick={() => begin(name)}
                 >
-                  {verb}
+                  {verb}…
                 </button>
               ))}
             </div>

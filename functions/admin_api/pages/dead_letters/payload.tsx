@@ -5,7 +5,7 @@ import { ApiError, parseJsonExact, type Schemas, useQuery } from "../api";
 import { canEditPayloads } from "../roles";
 import { ErrorNotice, Loading } from "../ui/components";
 import { Dialog } from "../ui/dialog";
-import { formatNumber } from "../ui/format";
+import { formatNumber, toLabel } from "../ui/format";
 import { Json } from "../ui/json";
 import { findJsonError, lineAt, positionOfField } from "../ui/json_text";
 import { useShortcuts } from "../ui/shortcuts";
@@ -30,7 +30,7 @@ export function Payload({ deadLetter, done }: { deadLetter: DeadLetter; done: (s
         <h2 id="payload">Payload</h2>
         {editable && (
           <button type="button" onClick={() => setOpen(true)}>
-            Edit
+            Edit…
           </button>
         )}
       </div>
@@ -117,7 +117,7 @@ function Editor({
   done: (sentence: string) => void;
 }) {
   const before = pretty(payload.edited ?? payload.original);
-  const { act, conflictNotice, isClosed } = useVersion({ ...deadLetter, version: payload.version });
+  const { act, conflictNotice, isClosed } = useVersion({ ...deadLetter, version: payload.version }, "edit");
   const [text, setText] = useState(before);
   const [note, setNote] = useState("");
   const [looking, setLooking] = useState(false);
@@ -201,7 +201,8 @@ function Editor({
     <Dialog key="writing" title="Edit the payload" close={close} wide>
       <form onSubmit={look}>
         <p>
-          The task <b>{payload.task_type}</b> uses this payload in its next attempt. Saving does not start an attempt.
+          The task <b>{toLabel(payload.task_type)}</b> uses this payload in its next attempt. Saving does not start an
+          attempt.
           {payload.edited && " The payload was edited before."}
         </p>
         <label for={id}>Payload (JSON)</label>

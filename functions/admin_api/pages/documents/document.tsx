@@ -35,13 +35,15 @@ export function Document({ id }: { id: string }) {
     return (
       <>
         {back}
-        <h1>Document</h1>
         {error?.status === 404 ? (
-          <Notice title="Document not found">It was deleted, or it belongs to a tenant that you cannot access.</Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
+          <Notice isWholePage title="Document not found">
+            It was deleted, or it belongs to a tenant that you cannot access.
+          </Notice>
         ) : (
-          <Loading subject="the document" />
+          <>
+            <h1>Document</h1>
+            {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the document" />}
+          </>
         )}
       </>
     );

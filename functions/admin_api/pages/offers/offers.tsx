@@ -6,10 +6,10 @@ import { currentSession } from "../current_session";
 import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, Status, useTitle } from "../ui/components";
-import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
-import { formatDay, formatNumber, Time } from "../ui/format";
+import { ANY, Choice, Days, type Option, useTyped } from "../ui/filters";
+import { formatCount, formatDay, formatNumber, Time, toLabel } from "../ui/format";
 import { useRowShortcuts, useShortcuts } from "../ui/shortcuts";
-import { Progress } from "./shards";
+import { Progress, shownState } from "./shards";
 
 type ListFilter = ReturnType<typeof filterFrom>;
 
@@ -42,7 +42,7 @@ export function Offers() {
   return (
     <>
       <h1>Offers</h1>
-      <p class="lead">Users offered to each other every day at 9:00 local time, by date and time zone.</p>
+      <p class="lead">Each day at 9:00 local time, users are offered to each other. One row per date and time zone.</p>
       <Filter filter={filter} />
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
@@ -84,7 +84,7 @@ function Filter({ filter }: { filter: ListFilter }) {
       <Choice
         title="Status"
         value={filter.state}
-        options={[ANY, ...plainOptions(STATES)]}
+        options={[ANY, ...STATES.map((state): Option => [state, toLabel(shownState(state))])]}
         choose={(state) => change({ state })}
       />
       <Days filter={filter} change={change} />
@@ -169,7 +169,7 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
         <EndTime pool={pool} />
       </td>
       <td data-label="Status">
-        <Status status={pool.state} />
+        <Status status={shownState(pool.state)} />
       </td>
     </tr>
   );
@@ -180,11 +180,11 @@ function Row({ pool }: { pool: Schemas["OfferPool"] }) {
 function EndTime({ pool }: { pool: Schemas["OfferPool"] }) {
   return (
     <>
-      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="muted">not yet</span>}
+      {pool.ended_at ? <Time at={pool.ended_at} /> : <span class="muted">Not yet</span>}
       {pool.late_users > 0 && (
         <>
           {" "}
-          <span class="late">{formatNumber(pool.late_users)} late</span>
+          <span class="late">({formatCount(pool.late_users, "user")} late)</span>
         </>
       )}
     </>

@@ -4,8 +4,8 @@ import { useState } from "preact/hooks";
 import { POLL_LEADER_SECONDS, POLL_SLOW_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate, type Query, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
-import { formatDay, formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
-import { Progress, ShardName } from "./shards";
+import { formatCount, formatDay, formatDuration, formatNumber, secondsBetween, Time, toLabel } from "../ui/format";
+import { Progress, ShardName, shownState } from "./shards";
 import { Job } from "./user_offers";
 
 // The OpenAPI description has no schema for the rules.
@@ -18,9 +18,9 @@ type Rules = {
 type PoolDetail = Schemas["OfferPoolDetail"];
 
 const DESCRIPTIONS = {
-  running: "In progress. You can close this page.",
+  running: "Offers are being computed. You can close this page.",
   completed: "All users have their offers. Stored offers never change.",
-  failed: "Offers could not be computed for some users. Fix the cause, then retry the shard's dead letter.",
+  failed: "Offers could not be computed for some users. Fix the cause, then retry the shard’s dead letter.",
 };
 
 // The second path segment is a pool's id. The third, if present, is a user's id.
@@ -45,15 +45,15 @@ function Pool({ id }: { id: string }) {
     return (
       <>
         {back}
-        <h1>Offers</h1>
         {error?.status === 404 ? (
-          <Notice title="Offers not found">
+          <Notice isWholePage title="Offers not found">
             They were deleted after their retention period, or they belong to a tenant that you cannot access.
           </Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
         ) : (
-          <Loading subject="the offers" />
+          <>
+            <h1>Offers</h1>
+            {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the offers" />}
+          </>
         )}
       </>
     );
@@ -62,7 +62,7 @@ function Pool({ id }: { id: string }) {
     <>
       {back}
       <h1>
-        <Status status={pool.state} /> {formatDay(pool.date)} in {pool.timezone}
+        <Status status={shownState(pool.state)} /> Offers for {formatDay(pool.date)}, {pool.timezone}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       <p>{DESCRIPTIONS[pool.state]}</p>
@@ -72,7 +72,7 @@ function Pool({ id }: { id: string }) {
       <dl class="counts">
         {(["completed", "running", "pending", "failed", "late_users"] as const).map((name) => (
           <div>
-            <dt>{name === "late_users" ? "late" : name}</dt>
+            <dt>{name === "late_users" ? "Late" : toLabel(shownState(name))}</dt>
             <dd class={pool[name] && (name === "failed" || name === "late_users") ? "bad" : ""}>
               {formatNumber(pool[name])}
             </dd>
@@ -92,21 +92,22 @@ function Pool({ id }: { id: string }) {
 
 function Facts({ pool }: { pool: PoolDetail }) {
   const rules = pool.rules as Rules;
-  const candidates = `${formatNumber(rules.max_offers)} offers from ${formatNumber(rules.max_candidates)} candidates`;
-  const repeats = `no repeats within ${formatNumber(rules.repeat_interval_days)} days`;
-  const most = rules.max_exposure && `each user offered at most ${formatNumber(rules.max_exposure)} times`;
+  const offers = formatCount(rules.max_offers, "offer");
+  const candidates = `${offers} from ${formatCount(rules.max_candidates, "candidate")}`;
+  const repeats = `no repeats within ${formatCount(rules.repeat_interval_days, "day")}`;
+  const most = rules.max_exposure && `each user offered at most ${formatCount(rules.max_exposure, "time")}`;
   const facts: Fact[] = [
     ["Offered at", <Time at={pool.offered_at} showsUtc />],
     ["Expires", <Time at={pool.expires_at} showsUtc />],
     [
       "Pinned",
       <>
-        {formatNumber(pool.pool_size)} users, <Time at={pool.pinned_at} />
+        {formatCount(pool.pool_size, "user")}, <Time at={pool.pinned_at} />
       </>,
     ],
-    ["Ended", pool.ended_at ? <Time at={pool.ended_at} showsUtc /> : "not yet"],
+    ["Ended", pool.ended_at ? <Time at={pool.ended_at} showsUtc /> : "Not yet"],
     ["Rules", [candidates, repeats, ...(most ? [most] : [])].join(", ")],
-    ["Algorithm", `version ${pool.algorithm_version}`],
+    ["Algorithm", `Version ${pool.algorithm_version}`],
     ["Tenant", pool.tenant],
     ["Pool", <CopyableId value={pool.id} />],
   ];
@@ -224,7 +225,8 @@ function Shards({ pool }: { pool: PoolDetail }) {
       </table>
       {left > 0 && (
         <p class="muted">
-          {formatNumber(left)} more shards are not shown. Failed shards and shards in progress are listed first.
+          {formatCount(left, "more shard")} {left === 1 ? "is" : "are"} not shown. Failed shards and shards in progress
+          are listed first.
         </p>
       )}
     </>
@@ -254,12 +256,12 @@ function ShardRow({ shard, tenant }: { shard: Schemas["OfferShard"]; tenant: str
         )}
         {shard.next_attempt_at && (
           <span class="muted">
-            next attempt <Time at={shard.next_attempt_at} />
+            Next attempt at <Time at={shard.next_attempt_at} />
           </span>
         )}
       </td>
       <td data-label="Status">
-        <Status status={shard.status} />
+        <Status status={shownState(shard.status)} />
         {shard.quarantined !== null && shard.quarantined > 0 && (
           <>
             {" "}

@@ -1,6 +1,9 @@
-// A pool's progress, and display names of shards.
+// Progress and displayed states of pools, and display names of shards.
 
 import { formatNumber, Time } from "../ui/format";
+
+// Returns the displayed name of a state. Tasks and shards call the same state "in-progress".
+export const shownState = (state: string) => (state === "running" ? "in-progress" : state);
 
 export function Progress({ pool }: { pool: { completed: number; user_count: number } }) {
   return (
@@ -22,10 +25,10 @@ export function ShardName({ name }: { name: string }) {
   const label =
     words[0] === "late" ? (
       <>
-        joined later, <Time at={words[1]} />
+        Joined later, <Time at={words[1]} />
       </>
     ) : (
-      `shard ${formatNumber(Number(words[0]) + 1)}`
+      `Shard ${formatNumber(Number(words[0]) + 1)}`
     );
   return (
     <>

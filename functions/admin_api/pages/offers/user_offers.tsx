@@ -3,15 +3,16 @@
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { navigate } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
-import { formatDay, formatNumber, formatPercent, Time } from "../ui/format";
-import { ShardName } from "./shards";
+import { formatDay, formatNumber, formatPercent, shortId, Time } from "../ui/format";
+import { ShardName, shownState } from "./shards";
 
 const MAX_SCORE = 10_000; // highest compatibility score
 
 export function Job({ pool, user }: { pool: string; user: string }) {
   const path = `admin/offers/${encodeURIComponent(pool)}/users/${encodeURIComponent(user)}`;
   const { data: job, error, reload } = useQuery<Schemas["OfferJob"]>([path, {}], { every: POLL_FAST_SECONDS });
-  useTitle("A user’s offers");
+  const title = `Offers for user …${shortId(user)}`;
+  useTitle(title);
   const back = (
     <p>
       <a href={navigate.href(`offers/${pool}`, { tenant: job?.tenant })}>All users for this date and time zone</a>
@@ -21,15 +22,15 @@ export function Job({ pool, user }: { pool: string; user: string }) {
     return (
       <>
         {back}
-        <h1>A user’s offers</h1>
         {error?.status === 404 ? (
-          <Notice title="No offers for this user">
+          <Notice isWholePage title="No offers for this user">
             The user has no profile, or has no offers for this date and time zone.
           </Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
         ) : (
-          <Loading subject="the user’s offers" />
+          <>
+            <h1>{title}</h1>
+            {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the user’s offers" />}
+          </>
         )}
       </>
     );
@@ -38,8 +39,11 @@ export function Job({ pool, user }: { pool: string; user: string }) {
     <>
       {back}
       <h1>
-        <Status status={job.status} /> {formatDay(job.date)} in {job.timezone}
+        <Status status={shownState(job.status)} /> {title}
       </h1>
+      <p class="muted">
+        {formatDay(job.date)}, {job.timezone}
+      </p>
       {error && <ErrorNotice error={error} reload={reload} />}
       {job.error && <p class="error">{job.error}</p>}
       {job.dead_letter && (
@@ -84,7 +88,7 @@ function Facts({ job }: { job: Schemas["OfferJob"] }) {
     facts.push([
       "Computed with",
       <>
-        algorithm version {job.algorithm_version}, inputs <CopyableId value={job.inputs_hash} />
+        Algorithm version {job.algorithm_version}, inputs <CopyableId value={job.inputs_hash} />
       </>,
     ]);
   }

@@ -1,5 +1,6 @@
 // Operations on many dead letters or documents: their progress and controls.
 
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import {
   etagOf,
@@ -13,6 +14,7 @@ import {
 import { currentSession } from "../current_session";
 import { ACTIONS, type Action } from "../dead_letters/actions";
 import { MAX_PER_SECOND } from "../dead_letters/bulk";
+import { errorTitle } from "../dead_letters/error_title";
 import { hasRole } from "../roles";
 import { knownValue, navigate, type Query, useRoute } from "../router";
 import { tenantOf } from "../tenant";
@@ -29,12 +31,13 @@ import {
   useTitle,
 } from "../ui/components";
 import { Dialog } from "../ui/dialog";
-import { formatNumber, Time } from "../ui/format";
+import { formatCount, formatNumber, shortId, Time, toLabel } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
 import { PurgeDialog } from "./purge";
 
 type Operation = Schemas["OperationProgress"];
+type OperationItem = Schemas["OperationItemPage"]["items"][number];
 
 const ACTIVE_STATES = ["selecting", "canary", "running", "paused"];
 const DESCRIPTIONS: Record<Operation["state"], string> = {
@@ -44,7 +47,7 @@ const DESCRIPTIONS: Record<Operation["state"], string> = {
   paused: "An operator can resume the operation. Items in progress are not interrupted.",
   done: "The operation is complete.",
   canceled: "The operation was canceled. Completed items are not undone.",
-  halted: "The operation stopped because too many items failed.",
+  halted: "The operation stopped before it was complete.",
 };
 
 const REPROCESSING = { extract: "Extract", match: "Match" };
@@ -58,6 +61,11 @@ const VERBS: Partial<Record<Operation["action"], string>> = {
 
 const verbOf = ({ action }: Operation) => VERBS[action] ?? ACTIONS[action as Action].verb;
 const nounOf = ({ action }: Operation) => (action in REPROCESSING ? "document" : "dead letter");
+
+// Names of states, where they differ from the API's.
+const STATE_NAMES: Partial<Record<Operation["state"], string>> = { running: "in-progress", done: "completed" };
+
+const State = ({ state }: { state: Operation["state"] }) => <Status status={STATE_NAMES[state] ?? state} />;
 
 // Returns the number of items with a result, and the number of items selected so far.
 function countsOf({ succeeded, failed, skipped, remaining, selected }: Operation) {
@@ -92,14 +100,14 @@ export function Operations() {
   const tenant = tenantOf(route, currentSession());
   const cursor = route.query.get("cursor") ?? "";
   const [purging, setPurging] = useState(false);
-  const [notice, setNotice] = useState<string | null>(null);
+  const [notice, setNotice] = useState<ComponentChildren>(null);
   useTitle("Operations");
   const { data, error, reload } = useQuery<Schemas["OperationPage"]>(["admin/operations", { tenant, cursor }], {
     every: cursor ? 0 : POLL_FAST_SECONDS,
   });
-  const done = (sentence: string) => {
+  const done = (message: ComponentChildren) => {
     setPurging(false);
-    setNotice(sentence);
+    setNotice(message);
     reload();
   };
   return (
@@ -163,7 +171,7 @@ function Rows({ operations }: { operations: Operation[] }) {
             </td>
             <td data-label="Action">{verbOf(operation)}</td>
             <td data-label="Requested by">
-              <UserName value={operation.requested_by} />
+              <UserName value={operation.requested_by} isCapitalized />
             </td>
             <td data-label="Progress">
               <Progress operation={operation} />
@@ -172,7 +180,7 @@ function Rows({ operations }: { operations: Operation[] }) {
               {formatNumber(operation.failed)}
             </td>
             <td data-label="Status">
-              <Status status={operation.state} />
+              <State state={operation.state} />
               {operation.reason && <p class="muted">{operation.reason}</p>}
             </td>
           </tr>
@@ -191,16 +199,14 @@ export function Operation({ id }: { id: string }) {
   } = useQuery<Schemas["OperationProgress"]>([path, {}], { every: POLL_LEADER_SECONDS });
   useTitle("Operation");
   if (!operation) {
-    return (
+    return error?.status === 404 ? (
+      <Notice isWholePage title="Operation not found">
+        It was deleted, or it belongs to a tenant that you cannot access.
+      </Notice>
+    ) : (
       <>
         <h1>Operation</h1>
-        {error?.status === 404 ? (
-          <Notice title="Operation not found">It was deleted, or it belongs to a tenant that you cannot access.</Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
-        ) : (
-          <Loading subject="the operation" />
-        )}
+        {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the operation" />}
       </>
     );
   }
@@ -214,17 +220,18 @@ export function Operation({ id }: { id: string }) {
       </>,
     ],
     ["Tenant", tenant],
-    ["Selection", operation.filter === null ? "selected dead letters" : <FilterConditions operation={operation} />],
+    ["Selection", operation.filter === null ? "Selected dead letters" : <FilterConditions operation={operation} />],
     ["Operation", <CopyableId value={operation.operation_id} />],
   ];
   if (operation.rate !== null) {
     facts.splice(1, 0, [
       "Rate",
-      `at most ${formatNumber(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"}`,
+      `At most ${formatNumber(operation.rate)} per ${operation.action in REPROCESSING ? "minute" : "second"}`,
     ]);
   }
   if (operation.canary) {
-    facts.push(["Canary", `the first ${formatNumber(operation.canary)} dead letters`]);
+    const count = operation.canary === 1 ? "" : `${formatNumber(operation.canary)} `;
+    facts.push(["Canary", `The first ${count}dead letter${operation.canary === 1 ? "" : "s"}`]);
   }
   if (operation.notes) {
     facts.push(["Note", operation.notes]);
@@ -238,8 +245,7 @@ export function Operation({ id }: { id: string }) {
         <a href={navigate.href("operations", { tenant })}>All operations</a>
       </p>
       <h1>
-        <Status status={operation.state} /> {verbOf(operation)} {formatNumber(total)}
-        {` ${nounOf(operation)}${total === 1 ? "" : "s"}`}
+        <State state={operation.state} /> {verbOf(operation)} {formatCount(total, nounOf(operation))}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       <p>
@@ -249,16 +255,12 @@ export function Operation({ id }: { id: string }) {
         <Progress operation={operation} />
       </p>
       <dl class="counts">
-        {(["succeeded", "failed", "skipped"] as const).map((name) => (
+        {(["succeeded", "failed", "skipped", "remaining"] as const).map((name) => (
           <div>
-            <dt>{name}</dt>
+            <dt>{toLabel(name)}</dt>
             <dd>{formatNumber(operation[name])}</dd>
           </div>
         ))}
-        <div>
-          <dt>remaining</dt>
-          <dd>{formatNumber(operation.remaining)}</dd>
-        </div>
       </dl>
       {hasRole("operator") && ACTIVE_STATES.includes(operation.state) && (
         <Controls operation={operation} path={path} reload={reload} />
@@ -312,19 +314,48 @@ function Restore({ operation, path, until }: { operation: Operation; path: strin
   );
 }
 
-function FilterConditions({ operation: { action, filter } }: { operation: Operation }) {
+// Names of conditions, where they differ from the API's.
+const CONDITION_NAMES: Record<string, string> = {
+  task_type: "type",
+  from_date: "failed from",
+  to_date: "failed before",
+  fingerprint: "group",
+};
+const TIMES = ["from_date", "to_date", "received_from", "received_before"];
+
+function FilterConditions({ operation: { action, filter, tenant } }: { operation: Operation }) {
   const conditions = Object.entries(filter ?? {}).filter(([, value]) => value !== null);
   return conditions.length
     ? conditions.map(([name, value]) => (
         <>
           <span class="chip">
-            {name.replaceAll("_", " ")}: <b>{String(value)}</b>
+            {toLabel(CONDITION_NAMES[name] ?? name)}:{" "}
+            <b>
+              <ConditionValue name={name} value={value} tenant={tenant} />
+            </b>
           </span>{" "}
         </>
       ))
     : action === "export"
-      ? "all dead letters"
-      : "all pending dead letters";
+      ? "All dead letters"
+      : "All pending dead letters";
+}
+
+function ConditionValue({ name, value, tenant }: { name: string; value: unknown; tenant: string }) {
+  const text = String(value);
+  if (TIMES.includes(name)) {
+    return <Time at={text} />;
+  }
+  if (name === "fingerprint") {
+    return <a href={navigate.href("dead-letters", { tenant, status: "all", fingerprint: text })}>Same error</a>;
+  }
+  if (name === "purge") {
+    return <a href={navigate.href(`operations/${text}`, { tenant })}>…{shortId(text)}</a>;
+  }
+  if (name === "status") {
+    return <>{[value].flat().map(String).map(toLabel).join(", ")}</>;
+  }
+  return <>{name === "task_type" ? toLabel(text) : text}</>;
 }
 
 function Controls({ operation, path, reload }: { operation: Operation; path: string; reload: () => void }) {
@@ -456,7 +487,7 @@ function Items({
         <nav class="secondary-navigation" aria-label="By result">
           {RESULTS.map((one) => (
             <a href={page({ result: one })} aria-current={one === result ? "true" : undefined}>
-              {one || "all"}
+              {toLabel(one || "all")}
             </a>
           ))}
         </nav>
@@ -485,7 +516,7 @@ function Items({
   );
 }
 
-function ItemRows({ items, tenant }: { items: Schemas["OperationItem"][]; tenant: string }) {
+function ItemRows({ items, tenant }: { items: OperationItem[]; tenant: string }) {
   return (
     <table class="rows">
       <thead>
@@ -505,17 +536,30 @@ function ItemRows({ items, tenant }: { items: Schemas["OperationItem"][]; tenant
               {formatNumber(item.number)}
             </td>
             <td data-label="Dead letter">
-              <a href={navigate.href(`dead-letters/${item.job_id}`, { tenant })}>
-                <code>{item.job_id}</code>
-              </a>
+              <ItemName item={item} tenant={tenant} />
             </td>
             <td data-label="Result">
-              {item.result ? <Status status={item.result} /> : <span class="muted">remaining</span>}
+              {item.result ? <Status status={item.result} /> : <span class="muted">Remaining</span>}
             </td>
             <td data-label="Reason">{item.reason}</td>
           </tr>
         ))}
       </tbody>
     </table>
+  );
+}
+
+// The dead letter's error with its file or type, and its short id.
+function ItemName({ item: { job_id: id, dead_letter: deadLetter }, tenant }: { item: OperationItem; tenant: string }) {
+  const short = <code title={id}>…{shortId(id)}</code>;
+  return deadLetter ? (
+    <>
+      <a href={navigate.href(`dead-letters/${id}`, { tenant })}>{errorTitle(deadLetter.metadata.last_error)}</a>{" "}
+      <span class="muted">
+        {deadLetter.file_name ?? toLabel(deadLetter.task_type)}, {short}
+      </span>
+    </>
+  ) : (
+    <span class="muted">Deleted or purged, {short}</span>
   );
 }

@@ -1,11 +1,12 @@
 // Purge: hides closed dead letters, which can be restored for 7 days.
 
-import type { TargetedEvent } from "preact";
+import type { ComponentChildren, TargetedEvent } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import { ApiError, type Schemas, send } from "../api";
+import { navigate } from "../router";
 import { Status } from "../ui/components";
 import { Dialog } from "../ui/dialog";
-import { formatNumber, startOfDay } from "../ui/format";
+import { formatCount, startOfDay } from "../ui/format";
 
 // Preview of a purge, with the ETag that confirms it.
 type Plan = Schemas["PurgePlan"] & { etag: string | null };
@@ -20,7 +21,7 @@ export function PurgeDialog({
 }: {
   tenant: string | null;
   close: () => void;
-  done: (sentence: string) => void;
+  done: (notice: ComponentChildren) => void;
 }) {
   const [before, setBefore] = useState("");
   const [statuses, setStatuses] = useState<Closed[]>(["resolved", "ignored"]);
@@ -54,10 +55,15 @@ export function PurgeDialog({
     try {
       const options = { query: { ...query, confirm: confirmation }, etag: counted?.etag };
       const { data } = await send<Schemas["OperationProgress"]>("DELETE", "admin/dlq/purge", null, options);
+      const count = formatCount(data.succeeded, "dead letter");
       done(
-        data.state === "done"
-          ? `${formatNumber(data.succeeded)} dead letters were hidden.`
-          : "The dead letters are being hidden.",
+        <>
+          {data.state !== "done"
+            ? "The dead letters are being purged."
+            : `${count} ${data.succeeded === 1 ? "was" : "were"} purged.`}{" "}
+          You can undo this for 7 days.{" "}
+          <a href={navigate.href(`operations/${data.operation_id}`, { tenant })}>View the purge</a>
+        </>,
       );
     } catch (error) {
       setFailure(error as Error);
@@ -100,8 +106,7 @@ export function PurgeDialog({
               <p class="failure">{plan.error.message}</p>
             ) : (
               <p>
-                <b>{formatNumber(plan.count)}</b> {plan.count === 1 ? "dead letter" : "dead letters"} in the tenant{" "}
-                {plan.tenant} would be purged.
+                <b>{formatCount(plan.count, "dead letter")}</b> in the tenant {plan.tenant} would be purged.
               </p>
             ))}
         </div>

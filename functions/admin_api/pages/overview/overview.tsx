@@ -9,7 +9,7 @@ import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
-import { formatDuration, formatNumber, formatPercent, formatRate, Time } from "../ui/format";
+import { formatDuration, formatNumber, formatPercent, formatRate, Time, toLabel } from "../ui/format";
 import { UserName } from "../ui/user_name";
 import { Gauge, LineChart, ThroughputChart } from "./charts";
 
@@ -19,7 +19,7 @@ type Queue = Schemas["QueueOverview"];
 export const workerName = (worker: string) => worker.replaceAll("_", " ");
 const sum = (values: number[]) => values.reduce((total, one) => total + one, 0);
 // A value that was not measured is unknown, not zero.
-const formatCount = (value: number | null) => (value === null ? "–" : formatNumber(value));
+const orUnknown = (value: number | null) => (value === null ? "–" : formatNumber(value));
 
 export function Overview() {
   const route = useRoute();
@@ -67,7 +67,7 @@ function ScopeSwitch({ allTenants, tenant }: { allTenants: boolean; tenant: stri
 function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
   const total = (name: "pending" | "running" | "dead_letters") => {
     const values = data.queues.map((queue) => queue[name]);
-    return formatCount(values.includes(null) ? null : sum(values as number[]));
+    return orUnknown(values.includes(null) ? null : sum(values as number[]));
   };
   const ended = sum(
     data.queues.map((queue) => sum(queue.minutes.succeeded) + sum(queue.minutes.skipped) + sum(queue.minutes.failed)),
@@ -91,7 +91,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
         <div class={failed ? "bad" : ""}>
           <dt>Failed in the last hour</dt>
           <dd>
-            {formatNumber(failed)} <span class="muted">{ended > 0 && formatPercent(failed / ended)}</span>
+            {formatNumber(failed)} {ended > 0 && <span class="muted">({formatPercent(failed / ended)})</span>}
           </dd>
         </div>
         <div>
@@ -181,12 +181,16 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
             <th scope="col" class="count">
               Pending
             </th>
-            <th scope="col">Oldest</th>
+            <th scope="col">Oldest pending</th>
             <th scope="col">In progress</th>
-            {allTenants && <th scope="col">Messages</th>}
+            {allTenants && (
+              <th scope="col">
+                Messages <span class="legend">(visible + in flight + delayed)</span>
+              </th>
+            )}
             <th scope="col">Ended, last hour</th>
             <th scope="col" class="count">
-              Failed
+              Failed, last hour
             </th>
             <th scope="col" class="count">
               Dead letters
@@ -211,7 +215,7 @@ function Queues({ data, tenant, reload }: { data: Overview; tenant: string | nul
           ))}
         </tbody>
       </table>
-      {allTenants && <p class="muted">Messages: visible + in flight + delayed, as estimated by SQS.</p>}
+      {allTenants && <p class="muted">Messages (visible + in flight + delayed) are estimated by SQS.</p>}
     </section>
   );
 }
@@ -237,7 +241,7 @@ function Row({
   return (
     <tr class={queue.is_paused ? "paused" : ""}>
       <td data-label="Worker">
-        <b>{workerName(queue.worker)}</b>
+        <b>{toLabel(queue.worker)}</b>
         {queue.is_paused && (
           <>
             {" "}
@@ -252,9 +256,9 @@ function Row({
         )}
       </td>
       <td data-label="Pending" class="count">
-        {formatCount(queue.pending)}
+        {orUnknown(queue.pending)}
       </td>
-      <td data-label="Oldest" class="oldest">
+      <td data-label="Oldest pending" class="oldest">
         {queue.oldest_seconds === null ? <span class="muted">–</span> : formatDuration(queue.oldest_seconds)}
       </td>
       <td data-label="In progress" class="chart-cell">
@@ -274,9 +278,9 @@ function Row({
           <Messages queue={queue} />
         </td>
       )}
-      <td data-label="Ended" class="chart-cell">
+      <td data-label="Ended, last hour" class="chart-cell">
         <span class="chart-label">
-          {formatNumber(ended)} <span class="muted">{ended > 0 && formatRate(ended, done.length)}</span>
+          {formatNumber(ended)} {ended > 0 && <span class="muted">({formatRate(ended, done.length)})</span>}
         </span>
         <ThroughputChart
           done={done}
@@ -284,14 +288,14 @@ function Row({
           label={`${outcomes}; at most ${formatNumber(Math.max(...done))} succeeded or skipped per minute`}
         />
       </td>
-      <td data-label="Failed" class={`count ${failed ? "bad" : ""}`}>
-        {formatNumber(failed)} <span class="muted">{ended > 0 && formatPercent(failed / ended)}</span>
+      <td data-label="Failed, last hour" class={`count ${failed ? "bad" : ""}`}>
+        {formatNumber(failed)} {ended > 0 && <span class="muted">({formatPercent(failed / ended)})</span>}
       </td>
       <td data-label="Dead letters" class="count">
         {queue.dead_letters && !allTenants ? (
           <a href={navigate.href("dead-letters", { tenant })}>{formatNumber(queue.dead_letters)}</a>
         ) : (
-          formatCount(queue.dead_letters)
+          orUnknown(queue.dead_letters)
         )}
       </td>
       {canPause && (
@@ -342,8 +346,8 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
     });
   return (
     <>
-      <button type="button" aria-label={`${verb} ${name}`} onClick={() => setIsOpen(true)}>
-        {verb}
+      <button type="button" aria-label={`${verb} ${name}…`} onClick={() => setIsOpen(true)}>
+        {verb}…
       </button>
       {isOpen && (
         <NoteDialog
@@ -384,6 +388,7 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
 export function PausedBanner({ tenant }: { tenant: string | null }) {
   const { data } = useQuery<Schemas["PausedQueues"]>(["admin/queues/paused", {}], { every: POLL_SLOW_SECONDS });
   const queues = data?.queues ?? [];
+  const isOverview = useRoute().segments[0] === "overview";
   return (
     <div role="status">
       {queues.length > 0 && (
@@ -391,19 +396,20 @@ export function PausedBanner({ tenant }: { tenant: string | null }) {
           <b>{queues.length === 1 ? "A queue is" : `${formatNumber(queues.length)} queues are`} paused.</b>
           {queues.map((queue) => (
             <span>
-              {workerName(queue.worker)}
+              {toLabel(queue.worker)}: paused{" "}
               {queue.paused && (
                 <>
-                  , by <UserName value={queue.paused.by} />
+                  by <UserName value={queue.paused.by} />{" "}
                 </>
               )}
-              : {queue.reason}{" "}
+              since{" "}
               <span class="single-line">
-                (since <Time at={queue.since} />)
-              </span>
+                <Time at={queue.since} />.
+              </span>{" "}
+              Reason: {queue.reason}
             </span>
           ))}
-          <a href={navigate.href("overview", { tenant })}>Overview</a>
+          {!isOverview && <a href={navigate.href("overview", { tenant })}>Overview</a>}
         </div>
       )}
     </div>

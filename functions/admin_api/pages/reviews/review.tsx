@@ -52,15 +52,15 @@ export function Review({ id }: { id: string }) {
     return (
       <>
         {navigation}
-        <h1>Review</h1>
         {error?.status === 404 ? (
-          <Notice title="Document not found in the review queue">
+          <Notice isWholePage title="Document not found in the review queue">
             It does not exist, or it belongs to a tenant that you cannot access.
           </Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
         ) : (
-          <Loading subject="the document" />
+          <>
+            <h1>Review</h1>
+            {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the document" />}
+          </>
         )}
       </>
     );

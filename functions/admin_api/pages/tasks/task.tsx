@@ -6,7 +6,7 @@ import { hasRole } from "../roles";
 import { navigate } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
 import { Dialog } from "../ui/dialog";
-import { formatDuration, formatNumber, secondsBetween, Time } from "../ui/format";
+import { formatDuration, formatNumber, secondsBetween, Time, toLabel } from "../ui/format";
 import { Json } from "../ui/json";
 
 type TaskHistory = Schemas["TaskHistory"];
@@ -20,7 +20,7 @@ export function Task({ id }: { id: string }) {
     error,
     reload,
   } = useQuery<Schemas["TaskHistory"]>([`tasks/${encodeURIComponent(id)}`, {}], { every: POLL_FAST_SECONDS });
-  useTitle(task ? `${task.task_type} · Task` : "Task");
+  useTitle(task ? `${toLabel(task.task_type)} · Task` : "Task");
   const back = (
     <p>
       <a href={navigate.href("tasks", { tenant: task?.tenant })}>All tasks</a>
@@ -30,13 +30,15 @@ export function Task({ id }: { id: string }) {
     return (
       <>
         {back}
-        <h1>Task</h1>
         {error?.status === 404 ? (
-          <Notice title="Task not found">It was deleted, or it belongs to another user.</Notice>
-        ) : error ? (
-          <ErrorNotice error={error} reload={reload} />
+          <Notice isWholePage title="Task not found">
+            It was deleted, or it belongs to another user.
+          </Notice>
         ) : (
-          <Loading subject="the task" />
+          <>
+            <h1>Task</h1>
+            {error ? <ErrorNotice error={error} reload={reload} /> : <Loading subject="the task" />}
+          </>
         )}
       </>
     );
@@ -45,7 +47,7 @@ export function Task({ id }: { id: string }) {
     <>
       {back}
       <h1>
-        <Status status={task.status} /> {task.task_type}
+        <Status status={task.status} /> {toLabel(task.task_type)}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       {task.error && <p class="error">{task.error}</p>}
@@ -86,7 +88,7 @@ export function Task({ id }: { id: string }) {
 function Facts({ task }: { task: TaskHistory }) {
   const facts: Fact[] = [
     ["Submitted", <Time at={task.created_at} showsUtc />],
-    ["Attempts", `${formatNumber(task.attempts)} of at most ${formatNumber(task.max_retry + 1)}`],
+    ["Attempts", `${formatNumber(task.attempts)} of ${formatNumber(task.max_retry + 1)}`],
     ["Tenant", task.tenant],
     ["Task", <CopyableId value={task.job_id} />],
   ];
@@ -130,16 +132,16 @@ export function Cancel({ task, done, small = false }: { task: TaskSummary; done:
       <button
         type="button"
         class={small ? "small" : ""}
-        aria-label={`Cancel ${task.task_type} ${task.job_id}`}
+        aria-label={`Cancel ${toLabel(task.task_type)} ${task.job_id}…`}
         onClick={() => setIsOpen(true)}
       >
-        Cancel
+        Cancel…
       </button>
       {isOpen && (
         <Dialog title="Cancel this task?" close={close} busy={state.busy}>
           <p>
-            {task.task_type}, submitted <Time at={task.created_at} />. The task will not start again. If an attempt is
-            in progress, its result is discarded.
+            {toLabel(task.task_type)}, submitted <Time at={task.created_at} />. The task will not start again. If an
+            attempt is in progress, its result is discarded.
           </p>
           {state.error && (
             <p class="failure" role="alert">
@@ -166,7 +168,7 @@ function Attempt({ attempt }: { attempt: Schemas["TaskAttempt"] }) {
     <li>
       <p>
         <b>
-          Attempt {attempt.attempt}: {attempt.outcome}
+          Attempt {attempt.attempt}: {toLabel(attempt.outcome)}
         </b>
         {attempt.revision > 1 && (
           <>

@@ -1,13 +1,15 @@
 // Tasks submitted through the API. The filter is stored in the URL.
 
+import { useRef } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
 import { hasRole } from "../roles";
 import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, Status, useTitle } from "../ui/components";
-import { ANY, Choice, Days, plainOptions } from "../ui/filters";
-import { formatNumber, startOfDay, Time } from "../ui/format";
+import { ANY, Choice, Days, plainOptions, useTyped } from "../ui/filters";
+import { formatNumber, startOfDay, Time, toLabel } from "../ui/format";
+import { useShortcuts } from "../ui/shortcuts";
 import { ACTIVE_STATUSES, Cancel } from "./task";
 
 type ListFilter = ReturnType<typeof filterFrom>;
@@ -52,17 +54,34 @@ export function Tasks() {
   );
 }
 
+// Returns the API's name of a type, for example "chat_completion" for "Chat completion".
+const typeNamed = (label: string) =>
+  label
+    .trim()
+    .toLowerCase()
+    .replace(/[\s-]+/g, "_");
+
 function Filter({ filter }: { filter: ListFilter }) {
+  const [type, setType] = useTyped(filter.task_type && toLabel(filter.task_type));
+  const field = useRef<HTMLInputElement>(null);
+  useShortcuts([{ key: "/", label: "Search for a type", act: () => field.current?.focus() }]);
   const change = (more: Partial<ListFilter>) => navigate("tasks", { ...filter, cursor: "", ...more });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    change({ task_type: typeNamed(type) });
+  };
   const isFiltered = filter.status || filter.task_type || filter.from || filter.to;
   return (
-    <form class="filter" role="search" aria-label="Tasks" onSubmit={(event) => event.preventDefault()}>
+    <form class="filter" role="search" aria-label="Tasks" onSubmit={submit}>
       <label class="wide">
         Type
         <input
+          ref={field}
           type="search"
-          value={filter.task_type}
-          onChange={(event) => change({ task_type: event.currentTarget.value.trim() })}
+          spellcheck={false}
+          placeholder="for example Chat completion"
+          value={type}
+          onInput={(event) => setType(event.currentTarget.value)}
         />
       </label>
       <Choice
@@ -72,13 +91,16 @@ function Filter({ filter }: { filter: ListFilter }) {
         choose={(status) => change({ status })}
       />
       <Days filter={filter} change={change} />
-      {isFiltered && (
-        <div class="buttons">
+      <div class="buttons">
+        <button class="primary" type="submit">
+          Search
+        </button>
+        {isFiltered && (
           <a class="button" href={navigate.href("tasks", { tenant: filter.tenant })}>
             Clear
           </a>
-        </div>
-      )}
+        )}
+      </div>
     </form>
   );
 }
@@ -122,7 +144,7 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
                   <Time at={task.created_at} />
                 </a>
               </td>
-              <td data-label="Type">{task.task_type}</td>
+              <td data-label="Type">{toLabel(task.task_type)}</td>
               <td data-label="Attempts" class="count">
                 {formatNumber(task.attempts)} <span class="muted">of {formatNumber(task.max_retry + 1)}</span>
               </td>
@@ -132,7 +154,7 @@ function Rows({ filter, data, reload }: { filter: ListFilter; data: Schemas["Tas
                   <>
                     {" "}
                     <span class="muted">
-                      next attempt <Time at={task.next_attempt_at} />
+                      Next attempt at <Time at={task.next_attempt_at} />
                     </span>
                   </>
                 )}

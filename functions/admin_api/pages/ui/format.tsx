@@ -40,7 +40,7 @@ export function ZoneSwitch() {
     <label class="zone">
       <span>Times</span>
       <select value={chosen} onChange={choose}>
-        <option value="local">local</option>
+        <option value="local">Local</option>
         <option value="utc">UTC</option>
       </select>
     </label>
@@ -59,7 +59,7 @@ export function Time({ at, showsUtc = false }: { at: string; showsUtc?: boolean 
       {showsUtc && (
         <>
           {" "}
-          <span class="muted">
+          <span class="muted single-line">
             ({formatMoment(moment, other)} {other === "utc" ? "UTC" : "local"})
           </span>
         </>
@@ -85,13 +85,20 @@ export function formatDecimal(value: string | null) {
 
 export const formatNumber = (value: number) => new Intl.NumberFormat("en-GB").format(value);
 
+// Formats a number with its noun, for example "1 dead letter" or "2 dead letters".
+export const formatCount = (count: number, noun: string) => `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+
 // Formats a fraction as a percentage, with one decimal place if it is below 10%.
 export const formatPercent = (share: number) =>
   new Intl.NumberFormat("en-GB", { style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }).format(share);
 
+const MIN_SHOWN = 0.05; // smaller values would be rounded to 0.0
+
 // Formats a rate per minute, with one decimal place if it is below 10.
-export const formatRate = (count: number, minutes: number) =>
-  `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} per minute`;
+export function formatRate(count: number, minutes: number) {
+  const rate = count / minutes;
+  return `${rate < MIN_SHOWN ? "under 0.1" : rate.toFixed(rate < 10 ? 1 : 0)} per minute`;
+}
 
 // Formats a day (YYYY-MM-DD). Returns other text unchanged.
 export function formatDay(day: string | null) {
@@ -100,7 +107,7 @@ export function formatDay(day: string | null) {
   return day === null || Number.isNaN(moment.getTime()) ? day : format.format(moment);
 }
 
-const CAPITALS = /\b(iban|bic|vat|po|id)\b/gi;
+const CAPITALS = /\b(iban|bic|vat|po|id|http|url)\b/gi;
 
 // Converts an API name to a label, for example "vat_id" to "VAT ID".
 export function toLabel(name: string) {
@@ -116,6 +123,9 @@ export const secondsBetween = (start: string, end: string) => (Date.parse(end) -
 
 // Formats a duration in its two largest units, or in seconds with one decimal place below 10 seconds.
 export function formatDuration(seconds: number) {
+  if (seconds < MIN_SHOWN) {
+    return "under 0.1 s";
+  }
   if (seconds < 10) {
     return `${Number(seconds.toFixed(1))} s`;
   }

@@ -9,12 +9,14 @@ const MAX_SUBJECTS = 50; // per request
 const addresses = new Map<string, Promise<string | undefined>>();
 let pending: { subjects: string[]; response: Promise<Record<string, string>> } | null = null;
 
-export function UserName({ value }: { value: string | null }) {
+// `isCapitalized`: the name starts a sentence or a table cell.
+export function UserName({ value, isCapitalized = false }: { value: string | null; isCapitalized?: boolean }) {
   const isYou = value === currentSession().claims.sub;
   const email = useEmail(isYou ? null : value);
-  return isYou ? (
-    "you"
-  ) : (
+  if (isYou) {
+    return isCapitalized ? "You" : "you";
+  }
+  return (
     <span class="user-name" title={email && (value ?? undefined)}>
       {email ?? value}
     </span>

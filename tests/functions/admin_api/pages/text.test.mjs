@@ -1,4 +1,4 @@
-// Payloads as text: JSON errors, differences and log commands.
+// Payloads and errors as text: JSON errors, differences, titles of errors and log commands.
 // Run by test_page_text.py.
 
 import assert from "node:assert/strict";
@@ -8,6 +8,7 @@ import "./browser.mjs";
 const { parseJsonExact } = await import(process.env.API_MODULE);
 const { withContext, diff } = await import(process.env.DIFF_MODULE);
 const { lineAt, positionOfField, formatJson, findJsonError } = await import(process.env.JSON_MODULE);
+const { errorTitle } = await import(process.env.TITLE_MODULE);
 const { logCommand, traceCommand } = await import(process.env.LOG_MODULE);
 
 test("direction control characters are escaped", () => {
@@ -15,6 +16,16 @@ test("direction control characters are escaped", () => {
   assert.equal(formatJson({ name }, 0), '{"name":"invoice_\\u202efdp.exe"}');
   assert.deepEqual(JSON.parse(formatJson({ name, other: "\u2066ä\u2069" }, 2)), { name, other: "\u2066ä\u2069" });
 });
+
+for (const [name, message, title] of [
+  ["its message", "HTTP 400: unknown model", "HTTP 400: unknown model"],
+  ["the first line of a long message", "HTTP 400\nTry again.", "HTTP 400"],
+  ["the start of a long line", `${"word ".repeat(30)}end`, `${"word ".repeat(23)}word…`],
+  ["the start of a long word", "x".repeat(130), `${"x".repeat(120)}…`],
+  ["its type if it has no message", " \n", "TimeoutError"],
+]) {
+  test(`an error's title is ${name}`, () => assert.equal(errorTitle({ type: "TimeoutError", message }), title));
+}
 
 test("an attempt's log command is quoted for the shell", () => {
   const log = {

@@ -439,22 +439,30 @@ The time before the first attempts, such as the time in a paused queue, does not
 
 # If a message names no work item, its success is unknown. It counts as failed if it was dead-lettered again.
 _CANARY_ITEMS = """
-SELECT d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
+SELECT i.number, d.worker, d.work_id, coalesce(d.dlq_timestamp > %(requested_at)s, false)
 FROM operation_item i LEFT JOIN dead_letter d ON d.job_id = i.job_id
 WHERE i.operation_id = %(id)s AND i.result = 'succeeded'
 """
 
 
 def _canary_status(connection: Connection, operation: Operation, now: datetime) -> CanaryStatus:
-    """Return a canary's status, based on the states of its work items."""
+    """Return a canary's status, based on the states of its work items.
+
+    Items whose retry failed again are stored as failed.
+    """
     values = {"id": operation.id, "requested_at": operation.requested_at}
     items = connection.execute(_CANARY_ITEMS, values).fetchall()
-    work_items = [(worker, id_) for worker, id_, _ in items if id_ is not None and worker in WORK_KINDS]
+    work_items = [(worker, id_) for _, worker, id_, _ in items if id_ is not None and worker in WORK_KINDS]
     states = _load_states(connection, work_items)
-    outcomes = Counter("failed" if failed_again else states.get((worker, id_)) for worker, id_, failed_again in items)
+    outcome_by_number = {
+        number: "failed" if failed_again else states.get((worker, id_)) for number, worker, id_, failed_again in items
+    }
+    outcomes = Counter(outcome_by_number.values())
     since = operation.canary_started_at or now
     attempted = sum(outcomes[state] for state in _ATTEMPTED_STATES)
     if outcomes["failed"]:
+        failed = [number for number, outcome in outcome_by_number.items() if outcome == "failed"]
+        store.mark_failed(connection, operation.id, failed, "It failed again.")
         return CanaryStatus("halted", since, f"{_subject(outcomes['failed'], attempted)} failed again.")
     if outcomes["unattempted"]:
         return CanaryStatus("canary", max(since, now))

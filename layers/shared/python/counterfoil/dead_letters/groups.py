@@ -29,7 +29,7 @@ class DeadLetterGroup:
     worker: str
     error_type: str
     message: str
-    """Error message, with `#` for the parts that differ within the group."""
+    """Error message of the latest dead letter with one of the requested statuses."""
     first_seen: datetime
     last_seen: datetime
     pending: int
@@ -69,10 +69,20 @@ WITH counted AS (
             OR (max(last_at), fingerprint) < (%(after_at)s::timestamptz, %(after)s::text))
     ORDER BY last_seen DESC, fingerprint DESC LIMIT %(limit)s
 )
-SELECT c.fingerprint, g.worker, g.error_type, g.message, g.first_seen, c.last_seen, coalesce(c.pending, 0)::bigint,
-       coalesce(c.retried, 0)::bigint, coalesce(c.resolved, 0)::bigint, coalesce(c.ignored, 0)::bigint,
-       g.closed_as, g.closed_at
+SELECT c.fingerprint, g.worker, g.error_type, coalesce(l.message, g.message), g.first_seen, c.last_seen,
+       coalesce(c.pending, 0)::bigint, coalesce(c.retried, 0)::bigint, coalesce(c.resolved, 0)::bigint,
+       coalesce(c.ignored, 0)::bigint, g.closed_as, g.closed_at
 FROM counted c JOIN dead_letter_group g ON g.tenant_id = %(tenant)s AND g.fingerprint = c.fingerprint
+LEFT JOIN LATERAL (
+    SELECT (SELECT metadata #>> '{last_error,message}' FROM dead_letter WHERE job_id = newest.job_id) AS message
+    FROM unnest(%(statuses)s::text[]) AS s (status)
+    CROSS JOIN LATERAL (
+        SELECT d.dlq_timestamp, d.job_id FROM dead_letter d
+        WHERE d.tenant_id = %(tenant)s AND d.fingerprint = c.fingerprint AND d.status = s.status AND d.purged_at IS NULL
+        ORDER BY d.dlq_timestamp DESC, d.job_id DESC LIMIT 1
+    ) AS newest
+    ORDER BY newest.dlq_timestamp DESC, newest.job_id DESC LIMIT 1
+) AS l ON true
 ORDER BY c.last_seen DESC, c.fingerprint DESC
 """
 _TREND = """

@@ -246,6 +246,23 @@ def write_results(connection: Connection, operation_id: UUID, items: Sequence[Op
     connection.execute(_WRITE, values)
 
 
+_MARK_FAILED = """
+WITH failed AS (
+    UPDATE operation_item SET result = 'failed', reason = %(reason)s
+    WHERE operation_id = %(id)s AND number = ANY(%(numbers)s) AND result = 'succeeded'
+    RETURNING number
+)
+UPDATE operation SET succeeded = succeeded - (SELECT count(*) FROM failed),
+    failed = failed + (SELECT count(*) FROM failed)
+WHERE id = %(id)s
+"""
+
+
+def mark_failed(connection: Connection, operation_id: UUID, numbers: Sequence[int], reason: str) -> None:
+    """Change the result of succeeded items to failed. The caller must have locked the operation's row."""
+    connection.execute(_MARK_FAILED, {"id": operation_id, "numbers": list(numbers), "reason": reason})
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 _PAGE = f"""
