@@ -299,7 +299,7 @@ def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
         sign, style, note = "…", "yellow", f" {variance['awaited_deliveries']}"
     else:
         sign, style, note = "✗", "red", ""
-    screen.print(Padding(Text(sign, style).append(f" {variance['code'].replace('_', ' ')}", "bold"), (0, 0, 0, 1)))
+    screen.print(Padding(Text(sign, style).append(f" {variance['label']}", "bold"), (0, 0, 0, 1)))
     screen.print(Padding(Text(variance["message"] + note), (0, 0, 0, 3)))
 
 

@@ -432,7 +432,7 @@ function Variance({ variance, openDialog }: { variance: Variance; openDialog: (d
   return (
     <li>
       <p>
-        <Status status={state} /> <b>{toLabel(variance.code)}</b>
+        <Status status={state} /> <b>{variance.label}</b>
       </p>
       <p>
         {variance.message} {more}
