@@ -48,8 +48,11 @@ function App({ session, failure }: { session: Session; failure: Error | null }) 
   if (state === "signed-in") {
     return <View route={route} session={session} />;
   }
-  const title = state === "ended" ? "Your session has ended" : "Sign in";
-  return <SignInPage title={title} session={session} failure={failure} />;
+  const [title, lead] =
+    state === "ended"
+      ? ["Your session has ended", "Sign in again to return to this page."]
+      : ["Sign in", "Review matched documents, differences and failed work items."];
+  return <SignInPage title={title} lead={lead} session={session} failure={failure} />;
 }
 
 // Makes the icon's URL absolute, because browsers resolve it again when the page's URL changes.

@@ -63,7 +63,7 @@ function TenantChoice({ route, session }: { route: Route; session: Session }) {
       <label class="tenant">
         Tenant
         <select value={tenant} onChange={(event) => choose(event.currentTarget.value)}>
-          {!isListed && <option value={tenant}>{tenant === UNASSIGNED ? "Unassigned" : tenant}</option>}
+          {!isListed && <option value={tenant}>{tenant === UNASSIGNED ? "Unassigned" : tenant || "Choose…"}</option>}
           {options.map(([slug, label]) => (
             <option value={slug}>{label}</option>
           ))}
@@ -182,10 +182,12 @@ export function Logo() {
 
 export function SignInPage({
   title,
+  lead,
   session,
   failure = null,
 }: {
   title: string;
+  lead?: string;
   session: Session;
   failure?: Error | null;
 }) {
@@ -194,7 +196,6 @@ export function SignInPage({
   const button = useRef<HTMLButtonElement>(null);
   useTitle(title);
   useEffect(() => button.current?.focus(), []);
-  const ended = session.state === "ended";
   const signIn = () => {
     setBusy(true);
     session.signIn().catch((error) => {
@@ -204,18 +205,16 @@ export function SignInPage({
   };
   return (
     <main class="sign-in" id="content">
-      <Logo />
+      <p class="brand">
+        <Logo /> Counterfoil
+      </p>
       <h1>{title}</h1>
       {failed && (
         <p role="alert" class="failure">
           {failed.message}
         </p>
       )}
-      <p>
-        {ended
-          ? "Sign in again to return to this page."
-          : "Review matched documents, differences and failed work items."}
-      </p>
+      {lead && <p>{lead}</p>}
       <button ref={button} class="primary" type="button" disabled={busy} onClick={signIn}>
         Sign in
       </button>

@@ -87,7 +87,7 @@ function Filter({ tenant, target }: { tenant: string | null; target: string }) {
           spellcheck={false}
           autocomplete="off"
           pattern={ID.source}
-          title="The complete ID, as shown on the object’s page"
+          title="The complete ID. Copy it from the object’s page."
         />
       </label>
       <div class="buttons">

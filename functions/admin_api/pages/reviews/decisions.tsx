@@ -86,7 +86,7 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
           class="full-width"
           required
           pattern="\s*[0-9a-fA-F\-]{36}\s*"
-          title="The complete ID, as shown on the document’s page"
+          title="The complete ID. Copy it from the document’s page."
           value={other}
           autocomplete="off"
           spellcheck={false}

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { shortId, toLabel } from "./format";
 
 export type Fact = [name: string, value: ComponentChildren];
 
@@ -51,12 +52,7 @@ export function Loading({ subject }: { subject: string }) {
 }
 
 export function Status({ status, label = status }: { status: string; label?: string }) {
-  return (
-    <span class={`status ${status.replaceAll(" ", "-")}`}>
-      {label[0].toUpperCase()}
-      {label.slice(1)}
-    </span>
-  );
+  return <span class={`status ${status.replaceAll(" ", "-")}`}>{toLabel(label)}</span>;
 }
 
 export function FactList({ facts }: { facts: Fact[] }) {
@@ -83,6 +79,9 @@ export function SuccessNotice({ children }: { children: ComponentChildren }) {
   );
 }
 
+const LONG_ID = 32; // characters; longer ids and hashes are shortened
+
+// An id or a hash, with a button that copies all of it.
 export function CopyableId({ value }: { value: string }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
@@ -91,12 +90,12 @@ export function CopyableId({ value }: { value: string }) {
     setTimeout(() => setCopied(false), 2000);
   };
   return (
-    <>
-      <code>{value}</code>
+    <span class="single-line">
+      <code title={value}>{value.length < LONG_ID ? value : `…${shortId(value)}`}</code>
       <button type="button" class="small" onClick={copy} aria-label={`Copy ${value}`}>
         {copied ? "Copied" : "Copy"}
       </button>
-    </>
+    </span>
   );
 }
 

@@ -1,12 +1,13 @@
 // Filter fields. `change` receives the changed values by query parameter.
 
 import { useEffect, useState } from "preact/hooks";
+import { toLabel } from "./format";
 
 export type Option = readonly [value: string, label: string];
 
-export const ANY: Option = ["", "any"];
+export const ANY: Option = ["", "Any"];
 
-export const plainOptions = (values: readonly string[]) => values.map((value): Option => [value, value]);
+export const plainOptions = (values: readonly string[]) => values.map((value): Option => [value, toLabel(value)]);
 
 export function Choice({
   title,

@@ -40,7 +40,7 @@ export function ZoneSwitch() {
     <label class="zone">
       <span>Times</span>
       <select value={chosen} onChange={choose}>
-        <option value="local">local</option>
+        <option value="local">Local</option>
         <option value="utc">UTC</option>
       </select>
     </label>
@@ -59,7 +59,7 @@ export function Time({ at, showsUtc = false }: { at: string; showsUtc?: boolean 
       {showsUtc && (
         <>
           {" "}
-          <span class="muted">
+          <span class="muted single-line">
             ({formatMoment(moment, other)} {other === "utc" ? "UTC" : "local"})
           </span>
         </>
@@ -89,9 +89,13 @@ export const formatNumber = (value: number) => new Intl.NumberFormat("en-GB").fo
 export const formatPercent = (share: number) =>
   new Intl.NumberFormat("en-GB", { style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }).format(share);
 
+const MIN_SHOWN = 0.05; // smaller values would be rounded to 0.0
+
 // Formats a rate per minute, with one decimal place if it is below 10.
-export const formatRate = (count: number, minutes: number) =>
-  `${(count / minutes).toFixed(count / minutes < 10 ? 1 : 0)} per minute`;
+export function formatRate(count: number, minutes: number) {
+  const rate = count / minutes;
+  return `${rate < MIN_SHOWN ? "under 0.1" : rate.toFixed(rate < 10 ? 1 : 0)} per minute`;
+}
 
 // Formats a day (YYYY-MM-DD). Returns other text unchanged.
 export function formatDay(day: string | null) {
@@ -116,6 +120,9 @@ export const secondsBetween = (start: string, end: string) => (Date.parse(end) -
 
 // Formats a duration in its two largest units, or in seconds with one decimal place below 10 seconds.
 export function formatDuration(seconds: number) {
+  if (seconds < MIN_SHOWN) {
+    return "under 0.1 s";
+  }
   if (seconds < 10) {
     return `${Number(seconds.toFixed(1))} s`;
   }

@@ -59,6 +59,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
+const FIRST = ["k", "j"]; // listed first, in reverse order
 const NAMES: Record<string, string> = { Enter: "Enter", Escape: "Esc", " ": "Space" };
 
 // Button and shortcut that open the list of shortcuts.
@@ -84,7 +85,8 @@ function ShortcutsDialog({ close }: { close: () => void }) {
   const listed = [...registered]
     .reverse()
     .flat()
-    .filter((one) => one.label);
+    .filter((one) => one.label)
+    .sort((one, other) => FIRST.indexOf(other.key) - FIRST.indexOf(one.key));
   return (
     <Dialog title="Keyboard shortcuts" close={close}>
       <p class="muted">Shortcuts on this page. They are ignored while you type.</p>
