@@ -179,7 +179,7 @@ class Scheduler:
         emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
         if failed or unprocessed:
             raise UnfinishedError(
-                f"Not all daily offers were queued: {len(failed)} pools failed and {unprocessed} were not processed"
+                f"Not all daily offers were queued: pools failed: {len(failed)}, not processed: {unprocessed}"
             )
         return counts
 
