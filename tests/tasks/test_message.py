@@ -72,7 +72,7 @@ def test_metadata_does_not_affect_the_message(metadata: dict[str, Any]) -> None:
     ("body", "reason"),
     [
         ("{", "not JSON"),
-        ("[]", "a JSON list"),
+        ("[]", "a JSON array"),
         ({"job_id": "7"}, "wrong at job_id"),
         ({"revision": 0}, "wrong at revision"),
         ({"send_number": 2**31}, "wrong at send_number"),

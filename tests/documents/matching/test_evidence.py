@@ -34,7 +34,7 @@ def test_evidence_steps_have_a_running_total():
 
 
 def test_sentences_name_the_compared_documents():
-    features = [["number", "same+long", 9.5], ["total", "more", 1.5]]
+    features: list[list[str | float]] = [["number", "same+long", 9.5], ["total", "more", 1.5]]
     named = evidence_steps(features, "invoice", "purchase order", "4500002784")
     assert [step.sentence for step in named] == [
         "The invoice names purchase order 4500002784.",

@@ -71,7 +71,7 @@ class ClusterDetail(NamedTuple):
     status: ClusterStatus | None
     """None until the cluster is compared."""
     order_numbers: Sequence[str]
-    """As in `ClusterSummary`; empty until the cluster is compared."""
+    """See `ClusterSummary`. Empty until the cluster is compared."""
     documents: Sequence[DocumentSummary]
     """In order of receipt."""
     documents_total: int
