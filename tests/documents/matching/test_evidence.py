@@ -28,7 +28,7 @@ def test_evidence_steps_have_a_running_total():
         Feature.NUMBER,
         "named number",
         "same+long",
-        "same (6+ characters)",
+        "same (over 5 characters)",
     )
     assert (first.total, second.total) == (9.5, 9.25)
 

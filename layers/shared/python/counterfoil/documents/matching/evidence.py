@@ -81,9 +81,9 @@ _WORDS: dict[str, str] = {
     Flag.PRESENT: "in the other document",
 }
 _DETAILS: dict[str, str] = {
-    Length.SHORT: "1 to 3 characters",
+    Length.SHORT: "up to 3 characters",
     Length.MEDIUM: "4 or 5 characters",
-    Length.LONG: "6+ characters",
+    Length.LONG: "over 5 characters",
     Count.ONE: "1 in total",
     Count.TWO: "2 in total",
     Count.SEVERAL: "3 or more in total",
