@@ -232,6 +232,6 @@ def test_missing_role_is_rejected_by_the_api(make_tenant: Callable[..., UUID], a
     make_tenant("acme")
     path = "/api/admin/dlq/bulk-ignore"
     body = {"filter": {"tenant": "acme"}, "reason": "A trial"}
-    with pytest.raises(UsageError, match="You need the operator role"):
+    with pytest.raises(UsageError, match="requires the operator role"):
         call_in_command(lambda client: client.send("POST", path, body=body), "[viewer tenant:acme]")
     assert admin.execute("SELECT count(*) FROM operation").fetchone() == (0,)

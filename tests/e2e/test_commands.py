@@ -80,7 +80,7 @@ def test_token_permissions_apply_to_commands(cloud: Cloud, sign_in: SignIn, tena
     dead_letters = json.loads(run("dlq", "list", "--json").stdout)
     assert {dead_letter["tenant"] for dead_letter in dead_letters} == {tenant.slug}
     viewer_result = run("dlq", "resolve", dead_letters[0]["job_id"][-12:], "--reason", "x")
-    assert (viewer_result.returncode, "You need the operator role" in viewer_result.stderr) == (2, True)
+    assert (viewer_result.returncode, "requires the operator role" in viewer_result.stderr) == (2, True)
     forged_result = run("dlq", "list", with_token=f"{token[:-8]}AAAAAAAA")
     assert (forged_result.returncode, "rejected the token" in forged_result.stderr) == (2, True)
     assert token[:20] not in viewer_result.stderr + forged_result.stderr
