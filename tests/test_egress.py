@@ -163,7 +163,7 @@ def test_unresolvable_name_is_a_transient_failure(monkeypatch: pytest.MonkeyPatc
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail_lookup)
-    with pytest.raises(ServiceUnavailableError, match=f"^{NAME} could not be resolved: gaierror$"):
+    with pytest.raises(ServiceUnavailableError, match=f"^{NAME} cannot be reached: the host name cannot be resolved$"):
         resolve_host(NAME, 443)
 
 
@@ -351,11 +351,11 @@ def test_certificate_for_host_name_is_accepted(make_tls_server: Callable[[str], 
 
 def test_certificate_for_another_name_is_rejected(make_tls_server: Callable[[str], Server]):
     server = make_tls_server("other.example.com")
-    with pytest.raises(ServiceUnavailableError, match=f"^{NAME} did not answer: ConnectError$"):
+    with pytest.raises(ServiceUnavailableError, match=f"^{NAME} cannot be reached: its certificate is invalid"):
         post(server, Resolver(["127.0.0.1"]))
     assert server.requests == []
 
 
 def test_certificate_for_ip_address_is_rejected(make_tls_server: Callable[[str], Server]):
-    with pytest.raises(ServiceUnavailableError, match="ConnectError"):
+    with pytest.raises(ServiceUnavailableError, match="its certificate is invalid or not trusted"):
         post(make_tls_server("127.0.0.1"), Resolver(["127.0.0.1"]))

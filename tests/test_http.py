@@ -88,7 +88,7 @@ def test_error_status_is_reported_despite_long_body(scripted_server: Server):
 
 
 def test_truncated_response_is_a_failure(scripted_server: Server):
-    with pytest.raises(ServiceUnavailableError, match="RemoteProtocolError"):
+    with pytest.raises(ServiceUnavailableError, match="did not send a complete, valid response"):
         call(scripted_server, Raw(body=b"half", headers={"Content-Length": "8"}))
 
 
@@ -102,7 +102,7 @@ def gzip_response(body: bytes, status: int = 200, encoding: str = "gzip") -> Raw
     ids=["plain", "cut", "two"],
 )
 def test_unreadable_gzip_body_is_a_failure(scripted_server: Server, body: bytes):
-    with pytest.raises(ServiceUnavailableError, match="DecodingError"):
+    with pytest.raises(ServiceUnavailableError, match="cannot be decompressed"):
         call(scripted_server, Raw(body=body, headers={"Content-Encoding": "gzip"}))
 
 
@@ -290,12 +290,12 @@ def test_call_after_deadline_fails(scripted_server: Server):
 def test_refused_connection_is_a_service_failure():
     with socket.create_server(("127.0.0.1", 0)) as unused_socket:
         port = unused_socket.getsockname()[1]
-    with pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1 did not answer: ConnectError"):
+    with pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1 cannot be reached: connection refused"):
         http.send("GET", f"http://127.0.0.1:{port}/", **LIMITS)
 
 
 def test_connection_reset_is_a_service_failure(scripted_server: Server):
-    with pytest.raises(ServiceUnavailableError, match="ReadError"):
+    with pytest.raises(ServiceUnavailableError, match="the connection was interrupted"):
         call(scripted_server, Raw(body=b"x" * 1000, behavior="reset"))
 
 
@@ -362,7 +362,7 @@ def test_httpx_error_is_mapped_without_secrets(kind: type[Exception]):
             error.request = request
         translated = http.translate_error(error)
         assert type(translated) is EXPECTED_ERRORS[kind]
-        assert kind.__name__ in str(translated)
+        assert kind.__name__ not in str(translated)
         assert SECRET not in str(translated)
 
 

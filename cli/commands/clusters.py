@@ -74,7 +74,7 @@ def clusters(
     number: Annotated[
         str | None, typer.Option(help="Number of a purchase order, invoice or other document.", show_default=False)
     ] = None,
-    sort: Annotated[Sort, typer.Option(help="Oldest, newest or largest amount at stake first.")] = "oldest",
+    sort: Annotated[Sort, typer.Option(help="Oldest, newest or largest amount affected first.")] = "oldest",
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -112,8 +112,8 @@ def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
         facts = [
             *([cluster["tenant"]] if shows_tenant else []),
             cluster["supplier"],
-            ", ".join(f"order {number}" for number in cluster["order_numbers"]),
-            cluster["at_stake"] and " ".join(filter(None, (cluster["at_stake"], cluster["currency"], "at stake"))),
+            ", ".join(f"purchase order {number}" for number in cluster["order_numbers"]),
+            cluster["at_stake"] and " ".join(filter(None, (cluster["at_stake"], cluster["currency"], "affected"))),
             f"since {cluster['waiting_since'][:10]}",
         ]
         head = Text(f"{ids.short_id(cluster['id'])}  ").append(_status(cluster["status"]))
@@ -299,7 +299,7 @@ def _show_variance(screen: Console, variance: Mapping[str, Any]) -> None:
         sign, style, note = "…", "yellow", f" {variance['awaited_deliveries']}"
     else:
         sign, style, note = "✗", "red", ""
-    screen.print(Padding(Text(sign, style).append(f" {variance['code'].replace('_', ' ')}", "bold"), (0, 0, 0, 1)))
+    screen.print(Padding(Text(sign, style).append(f" {variance['label']}", "bold"), (0, 0, 0, 1)))
     screen.print(Padding(Text(variance["message"] + note), (0, 0, 0, 3)))
 
 

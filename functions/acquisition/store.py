@@ -359,8 +359,6 @@ def _remark(arrival: IncomingFile, documents: Documents) -> str | None:
     if not arrival.is_container:
         return SEEN_BEFORE if duplicates else None if documents else REMOVED
     duplicates_remark = (
-        f"The tenant already has {duplicates} of its {len(documents)} files; they were counted as duplicates."
-        if duplicates
-        else ""
+        f"Duplicates of files that the tenant already has: {duplicates} of {len(documents)}." if duplicates else ""
     )
     return " ".join(sentence for sentence in (duplicates_remark, describe_skipped(arrival.skipped)) if sentence) or None

@@ -484,8 +484,8 @@ class Request:
         (slug,) = self.caller.tenants
         return slug
 
-    def check(self, role: Role, slug: str, action: str = "This") -> None:
-        """Require a role for a tenant. The error names `action`.
+    def check(self, role: Role, slug: str, action: str = "") -> None:
+        """Require a role for a tenant. The error names `action`, if given.
 
         Raises:
             ForbiddenError: the caller does not have the role.
@@ -493,7 +493,8 @@ class Request:
         if not self.caller.has_role(role, slug):
             everywhere = slug in {ALL_TENANTS, UNASSIGNED}
             where = "all tenants (tenant:*)" if everywhere else "this tenant"
-            raise ForbiddenError(f"{action} requires the {role.name.lower()} role for {where}. Ask an admin.")
+            subject = f"{action} requires" if action else "You need"
+            raise ForbiddenError(f"{subject} the {role.name.lower()} role for {where}. Ask an admin.")
 
     def visible_tenants(self) -> list[str] | None:
         """Return the slugs of the tenants that the caller may view; None for all tenants and unassigned data.
@@ -502,7 +503,7 @@ class Request:
             ForbiddenError: the caller may not view any tenant.
         """
         if self.caller.role < Role.VIEWER or not self.caller.tenants:
-            raise ForbiddenError("This requires the viewer role for a tenant. Ask an admin.")
+            raise ForbiddenError("You need the viewer role for a tenant. Ask an admin.")
         return None if ALL_TENANTS in self.caller.tenants else sorted(self.caller.tenants)
 
     def owned(self, id_: UUID | str, table: LiteralString, not_found: str) -> Owned:

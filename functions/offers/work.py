@@ -88,7 +88,7 @@ def compute_shard(attempt: TenantAttempt, pools: PoolCache) -> Outcome:
     attempt.deadline.check()
     if shard.is_quarantine and len(users) and len(computed.faults) == len(users):
         fault = next(iter(computed.faults.values()))
-        raise DataIntegrityError(f"No offers can be computed for any of its {len(users)} users. {fault}.")
+        raise DataIntegrityError(f"No offers can be computed for any of its users ({len(users)}). {fault}.")
     hashes = inputs_hashes(shard.digest, rules, users, excluded, counts)
     results = _results(shard, pool, users, hashes, computed)
     offered = None if rules.max_exposure is None else (*_offer_counts(pool, computed), rules.max_exposure)

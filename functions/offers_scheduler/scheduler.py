@@ -179,8 +179,7 @@ class Scheduler:
         emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
         if failed or unprocessed:
             raise UnfinishedError(
-                f"Not all daily offers were queued: {len(failed)} tenants or pools failed, "
-                f"and {unprocessed} were not processed"
+                f"Not all daily offers were queued. Failed tenants or pools: {len(failed)}. Not processed: {unprocessed}."
             )
         return counts
 

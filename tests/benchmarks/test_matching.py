@@ -83,9 +83,9 @@ def test_false_and_missed_links_are_listed_with_evidence(folder: Path, tmp_path:
     matched = MatchingResult({}, {**right, frozenset({"p4", "p2"}): false}, {"p2": "Why."}, 0, 0, 1.0)
     wrong, missed = found = list(mistakes(labeled, matched))
     assert (wrong.error, wrong.child, wrong.parent, wrong.rule, wrong.bits) == ("false", "p2", "p4", "reference", 7.0)
-    assert wrong.waterfall == "number: same, medium +8.50; supplier: another name -1.50"
+    assert wrong.waterfall == "named number: same, medium +8.50; supplier: another name -1.50"
     assert (missed.error, missed.child, missed.parent, missed.rule) == ("missed", "p2", "p0", "")
-    assert "number: same, medium" in missed.waterfall
+    assert "named number: same" in missed.waterfall
     assert missed.bits is not None
     assert missed.bits > 0
     assert missed.reason == "Why."

@@ -57,7 +57,7 @@ def test_status_is_shown_first_with_its_reasons(harness: TenantHarness):
     compute(harness)
     lines = show(harness)
     assert lines[0].split()[-2:] == ["acme", "exception"]
-    assert lines[1].startswith("  Invoice R-81 bills 5 pieces of 'Bolt A-200'")
+    assert lines[1].startswith("  Invoice R-81 bills 5 pieces of “Bolt A-200”")
 
 
 def test_line_item_quantities_share_one_row(harness: TenantHarness):
@@ -73,8 +73,8 @@ def test_line_item_quantities_share_one_row(harness: TenantHarness):
 def test_variances_and_links_show_their_reasons(harness: TenantHarness):
     compute(harness)
     text = "\n".join(show(harness, width=200))
-    for code in ("price mismatch", "over billed quantity", "under delivered"):
-        assert f"✗ {code}" in text
+    for label in ("Price difference", "Quantity billed but not delivered", "Short delivery"):
+        assert f"✗ {label}" in text
     assert "invoice R-81 ↔ purchase order 4711  high confidence, decided by rules" in text
     assert "Same order number" in text
     assert "purchase order 4711 ↔ contract RV-60" in text

@@ -38,11 +38,11 @@ def listed_positions(harness: TenantHarness, *words: object) -> list[int]:
     return [[str(id_) for id_ in harness.ids].index(row["id"]) for row in rows(*words)]
 
 
-def test_list_shows_status_order_and_amount_at_stake(harness: TenantHarness):
+def test_list_shows_status_order_and_amount_affected(harness: TenantHarness):
     (row,) = [row for row in run().splitlines() if "PO-2026-00397" in row]
 
     assert "exception" in row
-    assert "12.50 EUR at stake" in row
+    assert "12.50 EUR affected" in row
 
 
 def test_list_shows_reason_and_id_at_any_width(harness: TenantHarness):

@@ -58,11 +58,13 @@ def test_missing_fields_are_listed(harness: TenantHarness, admin: Connection) ->
 
 def test_show_compares_candidates_with_their_evidence(harness: TenantHarness) -> None:
     shown = run("show", harness.ids[2])
-    assert "Two documents fit equally: order 4711, order 4711." in shown
+    assert "Two purchase orders with the number 4711 match equally well." in shown
     (total,) = [line for line in shown.splitlines() if line.startswith("sum")]
     (record,) = call("show", harness.ids[2])["ambiguous_matches"]
     assert total.split()[1::2] == [f"{candidate['weight_bits']:+.1f}" for candidate in record["candidates"]]
-    for step in record["candidates"][0]["evidence"]:
+    evidence = record["candidates"][0]["evidence"]
+    assert "The invoice names purchase order 4711." in [step["sentence"] for step in evidence]
+    for step in evidence:
         assert any(line.startswith(step["label"]) and step["text"][:12] in line for line in shown.splitlines())
 
 

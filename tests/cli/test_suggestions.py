@@ -149,8 +149,11 @@ def test_acceptance_lists_accepted_and_open_variances(harness: TenantHarness):
         clusters.app, "show", str(position_id)
     )
     shown = " ".join(accept(harness, position).split())
-    assert "Accepted: Invoice R-1, line 1: 'Bolt A-1' is billed at 101.50 EUR per piece, ordered at 100.00 EUR" in shown
-    assert "Still open: Invoice R-1 bills 10 pieces of 'Bolt A-1'; there is no delivery note" in shown
+    assert (
+        "Accepted: Invoice R-1, line item 1: “Bolt A-1” is billed at 101.50 EUR per piece, ordered at 100.00 EUR"
+        in shown
+    )
+    assert "Still open: Invoice R-1 bills 10 pieces of “Bolt A-1”, but there is no delivery note" in shown
     compute(harness, position)
     assert "To decide:" not in call(clusters.app, "show", str(position_id))
     case = json.loads(call(clusters.app, "show", str(harness.ids[position]), "--json"))

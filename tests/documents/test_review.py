@@ -84,7 +84,7 @@ def test_ambiguous_match_is_stored_with_evidence(harness: TenantHarness) -> None
         "4711",
         2,
     )
-    assert ambiguous_match["reason"] == "Two documents fit equally: order 4711, order 4711."
+    assert ambiguous_match["reason"] == "Two purchase orders with the number 4711 match equally well."
     assert (
         probability
         == ambiguous_match["candidates"][0]["probability"]
@@ -157,7 +157,7 @@ def test_rejecting_all_candidates_leaves_document_unmatched(harness: TenantHarne
     assert isinstance(act(harness, "reject", 2, 0, 1), DecisionApplied)
     harness.match_all()
     assert (harness.links(), harness.reviews(), state(harness, 2)) == (set(), {}, "decided")
-    assert harness.reason(2) == "Names order 4711, but a reviewer rejected the document with that number."
+    assert harness.reason(2) == "Names purchase order 4711, but a reviewer rejected the document with that number."
 
 
 def test_rejecting_some_candidates_rematches_the_document(harness: TenantHarness) -> None:

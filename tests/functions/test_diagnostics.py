@@ -127,7 +127,10 @@ def test_clusters_changed_by_matching_are_computed(harness: DiagnosticsHarness):
         "exception",
         ["over_billed_quantity", "billed_beyond_order"],
     )
-    assert row["skip_reason"] == "Invoice R1 bills 12 pieces of 'Bolt A1'; 10 pieces were delivered, 2 pieces too many."
+    assert (
+        row["skip_reason"]
+        == "Invoice R1 bills 12 pieces of “Bolt A1”, but only 10 pieces were delivered (2 pieces too many)."
+    )
 
 
 def test_cluster_with_accepted_variances_is_matched(harness: DiagnosticsHarness):
@@ -150,7 +153,7 @@ def test_cluster_with_accepted_variances_is_matched(harness: DiagnosticsHarness)
     assert harness.compute(decided.messages) == []
     row = harness.stored_result(ids[0])
     assert (row["status"], row["match_status"]) == ("succeeded", "matched")
-    assert row["skip_reason"].endswith("2 pieces too many. Accepted by ann on 2026-01-02: a gift.")
+    assert row["skip_reason"].endswith("(2 pieces too many). Accepted by ann on 2026-01-02: a gift.")
 
 
 def test_computation_waits_for_further_changes(harness: DiagnosticsHarness):

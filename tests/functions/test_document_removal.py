@@ -113,7 +113,7 @@ def test_candidate_removed_during_matching_is_not_linked(
     assert rows(admin, "document_match") == rows(admin, "dead_letter") == []
     (row,) = rows(admin, "document")
     assert (row["id"], row["matching_status"], row["cluster_id"]) == (str(second), "succeeded", str(second))
-    assert row["matching_skip_reason"] == "Names order 4711, which has not been received."
+    assert row["matching_skip_reason"] == "Names purchase order 4711, which has not been received."
 
 
 def test_bundle_removed_while_being_split_leaves_no_parts(

@@ -146,7 +146,7 @@ def test_failed_pool_is_reported_and_blocks_no_others(
         return pin(connection, tenant_id, due_pool, *arguments)
 
     monkeypatch.setattr(pinning, "pin", fail)
-    with pytest.raises(UnfinishedError, match=r"1 tenants or pools failed, and 0 were not processed$"):
+    with pytest.raises(UnfinishedError, match=r"Failed tenants or pools: 1\. Not processed: 0\.$"):
         harness.run_due()
 
     assert {zone for zone, _ in harness.pools()} == {"Asia/Tokyo", "Europe/Lisbon"}
@@ -169,7 +169,7 @@ def test_unreadable_tenant_does_not_block_others(harness: SchedulerHarness, monk
         return zones(connection, tenant_id)
 
     monkeypatch.setattr(pinning, "zones", fail)
-    with pytest.raises(UnfinishedError, match="1 tenants or pools failed, and 0 were not processed"):
+    with pytest.raises(UnfinishedError, match=r"Failed tenants or pools: 1\. Not processed: 0\."):
         harness.run_due()
     assert [row["tenant_id"] for row in rows(harness.admin, "offer_pool")] == [str(harness.tenants["umbrella"])]
 
@@ -193,7 +193,7 @@ def test_unprocessed_pools_are_queued_in_next_run(harness: SchedulerHarness):
     harness.add_users("Europe/Lisbon", number=2)
     times = iter([800.0] * 6)  # one check per tenant and two per pool
 
-    with pytest.raises(UnfinishedError, match="0 tenants or pools failed, and 2 were not processed"):
+    with pytest.raises(UnfinishedError, match=r"Failed tenants or pools: 0\. Not processed: 2\."):
         harness.run_due(lambda: next(times, MIN_SECONDS_LEFT - 1))
 
     assert {zone for zone, _ in harness.pools()} == {"Europe/Berlin"}

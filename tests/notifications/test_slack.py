@@ -47,7 +47,7 @@ def test_failure_is_posted_with_document_and_link(fail: Fail, run: Run, webhook:
         ((404, {}), "127.0.0.1 answered with HTTP 404"),
         ((410, {}), "127.0.0.1 answered with HTTP 410"),
         ((302, {"Location": "http://127.0.0.1:1/"}), "127.0.0.1 answered with HTTP 302"),
-        (None, "127.0.0.1 did not answer: "),
+        (None, "127.0.0.1 did not send a complete, valid response"),
     ],
 )
 def test_failed_post_is_recorded_and_retried(

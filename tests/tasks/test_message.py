@@ -72,7 +72,7 @@ def test_metadata_does_not_affect_the_message(metadata: dict[str, Any]) -> None:
     ("body", "reason"),
     [
         ("{", "not JSON"),
-        ("[]", "a JSON list"),
+        ("[]", "a JSON array"),
         ({"job_id": "7"}, "invalid at job_id"),
         ({"revision": 0}, "invalid at revision"),
         ({"send_number": 2**31}, "invalid at send_number"),

@@ -18,6 +18,7 @@ from cli.failures import CloudError, ExitCode
 from cli.local.cloud import Cloud, running_cloud
 from cli.local.paths import ROOT, CloudPaths, cloud_paths
 from cli.output import DONE, FAILED, Counters, print_json, stdout, type_label, write_json
+from counterfoil.documents.three_way_match.model import VARIANCE_LABELS
 from counterfoil.documents.upload_list import State, Upload
 from tools.demo import demo_cases
 from tools.demo.demo_cases import CaseResults, DemoCases, open_codes, running_receiver
@@ -147,10 +148,10 @@ def _show_cases(run: DemoCases, results: CaseResults) -> None:
     for case in single:
         cluster = results.cluster_of(case)
         result = cluster["comparison"] if cluster is not None else None
-        codes = sorted({code.replace("_", " ") for _, code in open_codes(cluster)}) if cluster is not None else []
+        names = sorted({VARIANCE_LABELS[code] for _, code in open_codes(cluster)}) if cluster is not None else []
         outcome = result["outcome"] if result is not None else "not computed"
         title = Text(case.title).append("  by mail" if case.by_mail else "", "dim")
-        table.add_row(title, Text(", ".join(codes)), Text(outcome, OUTCOMES.get(outcome, "")))
+        table.add_row(title, Text(", ".join(names)), Text(outcome, OUTCOMES.get(outcome, "")))
     screen.print(table)
     example = next(
         (cluster for case in single if case.by_mail and (cluster := results.cluster_of(case)) and open_codes(cluster)),

@@ -15,7 +15,7 @@ from counterfoil.documents import clusters
 from counterfoil.documents.clusters import MAX_COUNT, ClusterFilter, ClusterMatch, ClusterSummary, Sort
 from counterfoil.documents.document_list import DocumentSummary
 from counterfoil.documents.three_way_match import ClusterStatus
-from counterfoil.documents.three_way_match.model import unit_name
+from counterfoil.documents.three_way_match.model import VARIANCE_LABELS, unit_name
 from counterfoil.validation import PrintableText
 from functions.admin_api import http
 from functions.admin_api.api.documents import MAX_TEXT_CHARS, owned_document
@@ -60,7 +60,7 @@ def list_clusters(
     ] = None,
     sort: Annotated[
         Sort,
-        Query(description="Order: oldest first, or largest amount at stake first. Currencies are not converted."),
+        Query(description="Order: oldest first, or largest amount affected first. Currencies are not converted."),
     ] = "oldest",
     limit: Limit = PAGE,
     cursor: Cursor = None,
@@ -147,6 +147,12 @@ class ClusterVariance(BaseModel):
         default=None, description="A reviewer's decision; null if undecided."
     )
 
+    @computed_field(description="Name of the variance, such as `Short delivery`.")  # type: ignore[prop-decorator]
+    @property
+    def label(self) -> str:
+        """Return the name of the variance."""
+        return VARIANCE_LABELS.get(self.code, self.code)
+
 
 class ClusterComparison(BaseModel):
     """Comparison of a cluster's documents."""
@@ -169,6 +175,10 @@ class Cluster(BaseModel):
     id: UUID
     tenant: str
     status: ClusterStatus | None = Field(description="Status; null until the cluster has been compared.")
+    order_numbers: list[str] = Field(
+        description="Numbers of its purchase orders. If it has none, the order numbers that its documents name. Empty "
+        "until the cluster has been compared."
+    )
     documents: list[DocumentSummary] = Field(description="A page of the cluster's documents, in order of receipt.")
     documents_total: int
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")

@@ -84,7 +84,8 @@ class Confirmation:
         expected = required_version(self.if_match)
         if expected != count:
             raise VersionConflictError(
-                f"Nothing was erased: the preview showed {expected:,} documents, and there are now {count:,}."
+                "Nothing was erased: the number of documents has changed since the preview, from "
+                f"{expected:,} to {count:,}."
             )
 
 

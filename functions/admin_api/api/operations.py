@@ -430,7 +430,8 @@ def purge_dead_letters(
             count = search.count(connection, tenant_id, purges.purge_filter(before, statuses))
             if count != expected:
                 raise VersionConflictError(
-                    f"Nothing was purged: the preview showed {expected:,} dead letters, and there are now {count:,}."
+                    "Nothing was purged: the number of dead letters has changed since the preview, from "
+                    f"{expected:,} to {count:,}."
                 )
             actor = request.caller.subject
             return purges.request(connection, tenant_id, before, statuses, by=actor, now=request.now)

@@ -192,6 +192,7 @@ export interface components {
             id: string;
             tenant: string;
             status: components["schemas"]["ClusterStatus"] | null;
+            order_numbers: string[];
             documents: components["schemas"]["DocumentSummary"][];
             documents_total: number;
             next_cursor: string | null;
@@ -294,6 +295,7 @@ export interface components {
             decided_by: string | null;
             awaited_deliveries?: string | null;
             decision?: ("accepted" | "disputed") | null;
+            readonly label: string;
         } & {
             [key: string]: unknown;
         };
@@ -1392,6 +1394,7 @@ export interface components {
             amount: string;
             minor: number | null;
             currency: string | null;
+            is_net: boolean;
         };
         Upload: {
             /** Format: uuid */

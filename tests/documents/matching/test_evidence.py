@@ -2,7 +2,7 @@
 
 import pytest
 
-from counterfoil.documents.matching.compare import Feature, FeatureLevel, Values, compare
+from counterfoil.documents.matching.compare import Feature, FeatureLevel, Total, Values, compare
 from counterfoil.documents.matching.evidence import _sentence, evidence_steps, label, reasoning
 from counterfoil.documents.matching.normalize import Document
 from counterfoil.documents.matching.rules import MatchMethod, ProposedMatch
@@ -19,18 +19,33 @@ def test_each_level_has_a_distinct_phrase():
 
 def test_level_with_two_values_has_one_phrase():
     assert label("same_vat_id+different_legal_form") == "same VAT ID, same name, different legal form"
-    assert label("all+two") == "all of two"
+    assert label("all+two") == "all match (2 in total)"
 
 
 def test_evidence_steps_have_a_running_total():
     first, second = evidence_steps([["number", "same+long", 9.5], ["total", "less", -0.25]])
     assert (first.feature, first.label, first.level, first.text) == (
         Feature.NUMBER,
-        "number",
+        "named number",
         "same+long",
-        "same, long",
+        "same (over 5 characters)",
     )
     assert (first.total, second.total) == (9.5, 9.25)
+
+
+def test_sentences_name_the_compared_documents():
+    features: list[list[str | float]] = [["number", "same+long", 9.5], ["total", "more", 1.5]]
+    named = evidence_steps(features, "invoice", "purchase order", "4500002784")
+    assert [step.sentence for step in named] == [
+        "The invoice names purchase order 4500002784.",
+        "The net total is larger than that of the purchase order, as in many matches.",
+    ]
+    assert evidence_steps(features)[0].sentence == "The document names the number of the other document."
+
+
+@pytest.mark.parametrize("is_referenced", [True, False])
+def test_larger_total_supports_a_match(is_referenced: bool):
+    assert current().bits[is_referenced][FeatureLevel.of(Feature.TOTAL, Total.MORE)] > 0
 
 
 def match(child: Document, parent: Document, by: MatchMethod = "reference") -> ProposedMatch:

@@ -93,7 +93,7 @@ def test_match_without_model_stays_ambiguous(database: Database, admin: Connecti
     harness = TenantHarness(database, admin, TWICE)
     harness.match_all()
     assert harness.links() == set()
-    assert harness.reason(2) == "Two documents fit equally: order 4711, order 4711."
+    assert harness.reason(2) == "Two purchase orders with the number 4711 match equally well."
     assert stored_answers(admin) == []
 
 
@@ -125,7 +125,7 @@ def test_answer_without_choice_leaves_match_ambiguous(harness: TenantHarness, mo
     model_server.add_steps(answer())
     harness.match(2)
     assert harness.links() == set()
-    assert harness.reason(2) == "Two documents fit equally: order 4711, order 4711."
+    assert harness.reason(2) == "Two purchase orders with the number 4711 match equally well."
     assert stored_answers(admin) == [{"matches": []}]
 
 
@@ -250,7 +250,7 @@ def test_too_many_candidates_skip_the_judge(
     )
     harness.match_all()
     assert (harness.links(), model_server.requests) == (set(), [])
-    assert harness.reason(9) == "9 documents fit equally: order 4711, order 4711, order 4711."
+    assert harness.reason(9) == "9 purchase orders with the number 4711 match equally well."
 
 
 def test_match_by_reviewer_is_not_judged_again(harness: TenantHarness, model_server: Server, admin: Connection):

@@ -31,7 +31,7 @@ from tests.llm.server import Server
 
 __all__ = ["model_server"]
 
-EQUAL = "Two documents fit equally: order 4711, order 4711."
+EQUAL = "Two purchase orders with the number 4711 match equally well."
 SPENT = "The language model was not called: today's call budget of {} is used up (2026-06-01, UTC)."
 Budget = Callable[..., MakeJudge]
 

@@ -61,7 +61,7 @@ def test_refused_prompt_leaves_the_invoice_ambiguous(
     for position in (unaffected, 2):
         harness.match(position)  # the refused prompt is not sent again for either document
     assert (len(model_server.requests), harness.links()) == (2, set())
-    assert harness.reason(2) == "Three documents fit equally: order 4711, order 4711, order 4711."
+    assert harness.reason(2) == "Three purchase orders with the number 4711 match equally well."
 
 
 def test_invoice_with_refused_prompt_keeps_certain_matches(

@@ -96,7 +96,7 @@ def test_write_result_counts_changes(database: Database, admin: Connection) -> N
 def test_reason_names_missing_order_until_it_arrives(database: Database, admin: Connection) -> None:
     harness = TenantHarness(database, admin, [invoice(po_reference="4711"), order("4711")])
     harness.match(0)
-    assert harness.reason(0) == "Names order 4711, which has not been received."
+    assert harness.reason(0) == "Names purchase order 4711, which has not been received."
     harness.match(1)
     assert harness.links() == {(0, 1)}
     assert harness.reason(0) is None
@@ -110,7 +110,7 @@ def test_second_equal_order_removes_content_match_with_reason(database: Database
     harness.match(2)
     assert harness.links() == set()
     assert harness.clusters() == [0, 1, 2]
-    assert harness.reason(1) == "Two documents fit equally: order 4711, order 4712."
+    assert harness.reason(1) == "Two documents match equally well: purchase order 4711, purchase order 4712."
 
 
 def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:

@@ -57,7 +57,14 @@ def test_invoice_without_reference_matches_the_fitting_order() -> None:
 def test_two_equal_orders_are_ambiguous_with_reason() -> None:
     samples = [order("4711"), order("4712", 1), invoice()]
     assert links(*samples) == set()
-    assert reason(*samples) == "Two documents fit equally: order 4711, order 4712."
+    assert reason(*samples) == "Two documents match equally well: purchase order 4711, purchase order 4712."
+
+
+def test_reason_names_at_most_three_tied_orders() -> None:
+    orders = [order(number, day) for day, number in enumerate(("4711", "4712", "4713", "4714"))]
+    assert reason(*orders, invoice()) == (
+        "Four documents match equally well, such as purchase order 4711, purchase order 4712, purchase order 4713."
+    )
 
 
 def test_missing_party_details_do_not_break_ties() -> None:
@@ -67,14 +74,14 @@ def test_missing_party_details_do_not_break_ties() -> None:
 
 def test_missing_order_is_named_in_the_reason() -> None:
     assert reason(order("4711", seller=OTHER_SELLER, lines=[line("Q")]), invoice(po_reference="B-77")) == (
-        "Names order B-77, which has not been received."
+        "Names purchase order B-77, which has not been received."
     )
 
 
 def test_reference_to_other_suppliers_order_does_not_match() -> None:
     samples = [order("4711", seller=OTHER_SELLER, lines=[line("Q-1")]), invoice(po_reference="4711")]
     assert links(*samples) == set()
-    assert reason(*samples) == "Names order 4711, but the document with that number does not fit."
+    assert reason(*samples) == "Names purchase order 4711, but the document with that number does not match."
 
 
 def test_document_without_candidates_gets_a_reason() -> None:

@@ -18,7 +18,7 @@ def only_reason(*documents: Document, code: str) -> str:
 def test_overstated_line_amount_is_a_price_difference():
     wrong = invoice(lines=[line(net_amount="52.00"), TWO[1]])
     assert only_reason(order(), delivery(), wrong, code="price_mismatch") == (
-        "Invoice R-100, line 1: 'Bolt A-1' is billed at 5.20 EUR per piece (52.00 EUR for 10 pieces), ordered at "
+        "Invoice R-100, line item 1: “Bolt A-1” is billed at 5.20 EUR per piece (52.00 EUR for 10 pieces), ordered at "
         "4.20 EUR per piece, 23.8% more."
     )
 
@@ -26,7 +26,7 @@ def test_overstated_line_amount_is_a_price_difference():
 def test_missing_discount_is_a_price_difference():
     discounted = order(lines=[line(net_amount="37.80"), TWO[1]])
     assert only_reason(discounted, delivery(), invoice(), code="price_mismatch") == (
-        "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.20 EUR per piece, ordered at 3.78 EUR per piece "
+        "Invoice R-100, line item 1: “Bolt A-1” is billed at 4.20 EUR per piece, ordered at 3.78 EUR per piece "
         "(37.80 EUR for 10 pieces), 11.1% more."
     )
 

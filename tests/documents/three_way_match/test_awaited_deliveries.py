@@ -20,7 +20,7 @@ def test_match_with_named_missing_delivery_is_incomplete():
     assert codes(result_) == ["over_billed_quantity", "under_delivered"]
     assert result_.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert result_.reasons[1] == (
-        "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 6 pieces were delivered, 4 pieces too many. "
+        "Invoice R-100 bills 10 pieces of “Bolt A-1”, but only 6 pieces were delivered (4 pieces too many). "
         "It names delivery L2, which has not been received."
     )
     assert result_.record["variances"][1]["awaited_deliveries"] == "It names delivery L2, which has not been received."

@@ -44,7 +44,7 @@ def charge(description: str, amount: str = "50.00", quantity: str = "1") -> dict
 def test_charge_with_unit_causes_only_a_warning(description: str):
     match_result = result(order(), delivery(), receipt(), invoice(lines=[*TWO, charge(description)]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.MATCHED)
-    assert match_result.warnings == (f"Invoice R-100 bills 50.00 EUR that was not ordered: '{description}'.",)
+    assert match_result.warnings == (f"Invoice R-100 bills 50.00 EUR that was not ordered: “{description}”.",)
 
 
 @pytest.mark.parametrize(

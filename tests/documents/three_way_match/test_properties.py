@@ -167,7 +167,7 @@ def test_every_variance_has_a_sentence_and_document(documents: list[Document]):
     match_result = result(*documents)
     for variance in match_result.variances:
         assert variance.document in documents
-        assert variance.message[0].isupper() or variance.message[0] == "'"
+        assert variance.message[0].isupper() or variance.message[0] == "“"
         assert variance.message.endswith(".")
         assert "None" not in variance.message
     assert match_result.reasons

@@ -16,7 +16,8 @@ def test_delivery_in_boxes_causes_no_quantity_variance():
     assert codes(match_result) == []
     assert match_result.outcome is ThreeWayMatchStatus.EXCEPTION
     assert match_result.reasons == (
-        "Delivery note L1, line 1: its unit XBX cannot be converted to the order's. Check the quantity.",
+        "Delivery note L1, line item 1: its unit XBX cannot be converted to the unit in the purchase order. "
+        "Check the quantity.",
     )
 
 
@@ -24,7 +25,7 @@ def test_delivery_without_quantity_is_incomplete():
     match_result = result(order(), delivery(lines=NO_QUANTITY), invoice())
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.INCOMPLETE)
     assert match_result.reasons == (
-        "Delivery note L1 states no quantity of 'Bolt A-1', so the delivered quantity is unknown.",
+        "Delivery note L1 states no quantity of “Bolt A-1”, so the delivered quantity is unknown.",
     )
 
 

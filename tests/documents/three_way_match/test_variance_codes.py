@@ -15,8 +15,10 @@ from counterfoil.documents.three_way_match import (
     ThreeWayMatchStatus,
     Tolerance,
     Tolerances,
+    VarianceCode,
     cluster,
 )
+from counterfoil.documents.three_way_match.model import VARIANCE_LABELS
 from tests.documents.three_way_match.samples import (
     TWO,
     codes,
@@ -76,7 +78,7 @@ def test_billing_beyond_delivery_is_an_exception():
     assert match_result.outcome is ThreeWayMatchStatus.EXCEPTION
     assert (
         match_result.reasons[0]
-        == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 9 pieces were delivered, 1 piece too many."
+        == "Invoice R-100 bills 10 pieces of “Bolt A-1”, but only 9 pieces were delivered (1 piece too many)."
     )
 
 
@@ -85,7 +87,7 @@ def test_partial_invoice_is_incomplete():
     assert codes(match_result) == ["under_delivered", "under_delivered"]
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
     assert (
-        "Purchase order 4711 is not fully billed. Open: 6 pieces of 'Bolt A-1', and 1 more line item."
+        "Purchase order 4711 is not fully billed. Open: 6 pieces of “Bolt A-1”, and 1 more line item."
         in match_result.reasons
     )
 
@@ -106,7 +108,7 @@ def test_invoice_exceeding_the_order_is_reported():
     assert {variance.document.number for variance in match_result.variances} == {"R2"}
     assert codes(match_result) == ["billed_beyond_order", "over_billed_quantity"]
     assert match_result.reasons[0].startswith(
-        "With invoice R2, 2 invoices together bill 12 pieces of 'Bolt A-1'; 10 pieces were"
+        "With invoice R2, 2 invoices together bill 12 pieces of “Bolt A-1”, but only 10 pieces were"
     )
 
 
@@ -114,13 +116,31 @@ def test_delivery_beyond_order_is_reported():
     sentence = only_sentence(
         result(order(), delivery(lines=[line(quantity="11"), TWO[1]]), invoice()), "over_delivered"
     )
-    assert sentence == "'Bolt A-1': 11 pieces of 10 pieces ordered were delivered, 1 piece too many."
+    assert sentence == "“Bolt A-1”: 10 pieces were ordered, but 11 were delivered (1 piece too many)."
+
+
+@pytest.mark.parametrize(
+    ("delivered", "sentence"),
+    [
+        ("9", "“Bolt A-1”: 9 of 10 pieces ordered were delivered; 1 piece is missing."),
+        ("1", "“Bolt A-1”: 1 of 10 pieces ordered was delivered; 9 pieces are missing."),
+    ],
+)
+def test_short_delivery_states_the_missing_quantity(delivered: str, sentence: str):
+    match_result = result(order(), delivery(lines=[line(quantity=delivered), TWO[1]]))
+    assert only_sentence(match_result, "under_delivered") == sentence
+
+
+def test_each_variance_code_has_a_label():
+    assert VARIANCE_LABELS.keys() == set(VarianceCode)
 
 
 def test_billed_rejected_goods_are_reported():
     rejected_receipt = receipt(lines=[line(rejected_quantity="3"), TWO[1]])
     sentence = only_sentence(result(order(), delivery(), rejected_receipt, invoice()), "rejected_goods_billed")
-    assert sentence == "Invoice R-100 bills 10 pieces of 'Bolt A-1'; 7 pieces were accepted, 3 pieces too many."
+    assert (
+        sentence == "Invoice R-100 bills 10 pieces of “Bolt A-1”, but only 7 pieces were accepted (3 pieces too many)."
+    )
 
 
 def test_unbilled_rejected_goods_cause_no_variance():
@@ -148,7 +168,7 @@ def test_unordered_article_is_reported():
     sentence = only_sentence(
         result(order(), delivery(), invoice(lines=[*TWO, line("Z-9", "1", "99.00")])), "billed_beyond_order"
     )
-    assert sentence == "Invoice R-100, line 3: 'Bolt Z-9' is billed but was not ordered."
+    assert sentence == "Invoice R-100, line item 3: “Bolt Z-9” is billed but was not ordered."
 
 
 @pytest.mark.parametrize("amount", ["12.50", "-10.00"])
@@ -202,7 +222,8 @@ def test_inconvertible_units_require_a_manual_check():
     match_result = result(order(), delivery(), invoice(lines=[line(unit="BX", quantity="1", price="42"), TWO[1]]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.EXCEPTION)
     assert match_result.reasons[0] == (
-        "Invoice R-100, line 1: its unit XBX cannot be converted to the order's. Check the quantity."
+        "Invoice R-100, line item 1: its unit XBX cannot be converted to the unit in the purchase order. "
+        "Check the quantity."
     )
 
 
@@ -262,16 +283,16 @@ def test_lines_of_several_orders_are_separated_by_reference():
 
 def test_price_beyond_tolerance_is_a_difference():
     sentence = only_sentence(result(order(), delivery(), invoice(lines=[line(price="4.41"), TWO[1]])), "price_mismatch")
-    assert (
-        sentence
-        == "Invoice R-100, line 1: 'Bolt A-1' is billed at 4.41 EUR per piece, ordered at 4.20 EUR per piece, 5% more."
+    assert sentence == (
+        "Invoice R-100, line item 1: “Bolt A-1” is billed at 4.41 EUR per piece, "
+        "ordered at 4.20 EUR per piece, 5% more."
     )
 
 
 def test_price_within_tolerance_is_reported():
     match_result = result(order(), delivery(), invoice(lines=[line(price="4.21"), TWO[1]]))
     assert (codes(match_result), match_result.outcome) == ([], ThreeWayMatchStatus.WITHIN_TOLERANCE)
-    assert match_result.reasons[0].endswith("0.2% more (within the tolerance).")
+    assert match_result.reasons[0].endswith("0.2% more. This is within the tolerance.")
 
 
 def test_same_price_per_hundred_causes_no_variance():
@@ -366,7 +387,7 @@ def test_full_credit_note_resolves_a_duplicate():
 
 def test_missing_order_is_reported():
     match_result = result(delivery(), invoice())
-    sentence = "Invoice R-100 names order 4711, which has not been received."
+    sentence = "Invoice R-100 names purchase order 4711, which has not been received."
     assert only_sentence(match_result, "missing_purchase_order") == sentence
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
 
@@ -374,7 +395,7 @@ def test_missing_order_is_reported():
 def test_several_missing_orders_are_reported_in_plural():
     lines = [line(po_reference="4711"), line("B-2", "5", "12.50", po_reference="4712")]
     match_result = result(delivery(), invoice(lines=lines, po_reference=""))
-    sentence = "Invoice R-100 names orders 4711, 4712, which have not been received."
+    sentence = "Invoice R-100 names purchase orders 4711, 4712, which have not been received."
     assert only_sentence(match_result, "missing_purchase_order") == sentence
 
 
@@ -385,8 +406,8 @@ def test_damaged_reference_is_not_a_missing_order():
 def test_undelivered_billed_goods_are_reported():
     match_result = result(order(), invoice())
     assert only_sentence(match_result, "missing_delivery") == (
-        "Invoice R-100 bills 10 pieces of 'Bolt A-1' and 1 more; "
-        "there is no delivery note or receipt for purchase order 4711."
+        "Invoice R-100 bills 10 pieces of “Bolt A-1” and 1 more line item, "
+        "but there is no delivery note or goods receipt for purchase order 4711."
     )
 
 
@@ -427,7 +448,7 @@ def test_order_without_invoice_is_incomplete():
 
 def test_invoice_without_order_has_a_reason():
     match_result = result(invoice(po_reference=""))
-    assert match_result.reasons == ("Invoice R-100 names no order, and no matching order was found.",)
+    assert match_result.reasons == ("Invoice R-100 names no purchase order, and no matching one was found.",)
 
 
 # -- versions, credits and tolerances -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ def test_exception_is_shown_in_clusters_and_documents(console: Console, matched_
     expect(page).to_have_url(f"{console.url}/clusters")
     expect(rows(page, "Clusters")).to_have_count(1)
     expect(rows(page, "Clusters")).to_contain_text("Exception")
+    expect(page.get_by_role("columnheader", name="Ordered (net)")).to_be_visible()
     check_page(page, "clusters")
 
     page.get_by_label("Purchase order or invoice number").fill("no such number")

@@ -30,12 +30,14 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched_clust
 def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_cluster: MatchedCluster) -> None:
     page = console.open("operator", matched_cluster.tenant, f"documents?search={matched_cluster.order}")
     rows(page, "Documents").first.get_by_role("link", name="cluster").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"Purchase order {matched_cluster.order}")
     expect(page.locator(".graph a")).to_have_count(CLUSTER_FILES)
     expect(page.locator(".graph .link")).not_to_have_count(0)
     page.get_by_role("region", name="Documents and matches").get_by_role("button").first.click()
     page.get_by_text("How sure?").click()
-    expect(page.get_by_role("table", name="Evidence for")).to_be_visible()
+    expect(page.get_by_role("table", name="Evidence for")).to_contain_text("Line items: all match")
     expect(page.get_by_role("region", name="Line items", exact=True)).to_contain_text("Ordered")
+    expect(page.get_by_role("region", name="Differences")).to_contain_text("Short delivery")
     check_page(page, "cluster")
 
 

@@ -97,3 +97,10 @@ def test_each_document_shows_the_status_of_its_cluster(call_api: CallApi, harnes
     statuses = {item["id"]: item["cluster_status"] for item in response.body["documents"]}
     assert statuses[str(harness.ids[INVOICE])] == "exception"
     assert statuses[str(harness.ids[OTHER_ORDER])] == "needs-review"
+
+
+def test_error_names_the_missing_role(call_api: CallApi, harness: TenantHarness):
+    response = get(call_api, groups="[tenant:acme]")
+
+    assert response.status == 403
+    assert response.body["detail"] == "You need the viewer role for this tenant. Ask an admin."

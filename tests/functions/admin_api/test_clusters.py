@@ -77,7 +77,8 @@ def test_cluster_shows_line_items_and_variances(call_api: CallApi, harness: Tena
     first = body["lines"][0]
     assert (first["ordered"], first["delivered"], first["billed"], first["price"]) == ("10", "10", "10", "100")
     assert {part["role"] for part in first["parts"]} >= {"ordered", "delivered", "billed"}
-    assert "price_mismatch" in {variance["code"] for variance in body["variances"]}
+    labels = {variance["code"]: variance["label"] for variance in body["variances"]}
+    assert labels["price_mismatch"] == "Price difference"
     assert (body["lines_total"], body["variances_total"]) == (len(body["lines"]), len(body["variances"]))
 
 

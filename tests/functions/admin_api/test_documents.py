@@ -52,7 +52,7 @@ def test_list_is_newest_first_with_summary_fields(call_api: CallApi, harness: Te
             "date": "2026-03-12",
             "seller": "Tarnow Schrauben AG",
             "buyer": "Brede Werke GmbH",
-            "total": {"amount": "1090.00", "minor": 109000, "currency": "EUR"},
+            "total": {"amount": "1090.00", "minor": 109000, "currency": "EUR", "is_net": True},
             "received_at": "2026-03-12T08:00:00Z",
             "cluster_id": str(harness.ids[ORDER]),
         }

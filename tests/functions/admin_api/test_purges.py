@@ -131,7 +131,7 @@ def test_changed_count_after_preview_rejects_the_purge(
 
     response = purge(if_match=etag)
 
-    message = "Nothing was purged: the preview showed 3 dead letters, and there are now 4."
+    message = "Nothing was purged: the number of dead letters has changed since the preview, from 3 to 4."
     assert (response.status, response.body["detail"]) == (412, message)
     assert len(listed_ids(get(call_api))) == 4
     assert purge(if_match='"4"').body["succeeded"] == 4

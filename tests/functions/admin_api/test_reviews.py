@@ -280,7 +280,7 @@ def decide(call_api: CallApi, action: str, body: str, groups: str = PLATFORM_OPE
 def test_price_difference_is_accepted_with_current_figures(call_api: CallApi, price_difference: TenantHarness) -> None:
     response = decide(call_api, "accept", difference(price_difference))
     assert (response.status, response.body["verdict"]) == (200, "accepted")
-    assert response.body["differences"][0].startswith("Invoice R-81, line 1: 'Bolt A-1' is billed at 101.50 EUR")
+    assert response.body["differences"][0].startswith("Invoice R-81, line item 1: “Bolt A-1” is billed at 101.50 EUR")
     (price,) = [item for item in compute(price_difference)["variances"] if item["code"] == "price_mismatch"]
     assert price["decided_by"].endswith(": freight.")
 
@@ -319,7 +319,7 @@ def test_open_differences_of_a_cluster_are_accepted_together(
     every = {"document": None, "code": None, "line": None, "expected": None, "actual": None}
     response = decide(call_api, "accept", difference(price_difference, **every))
     assert (response.status, len(response.body["differences"])) == (200, 1)
-    assert "there is no delivery note or receipt" in response.body["open"][0]
+    assert "there is no delivery note or goods receipt" in response.body["open"][0]
     rejection = decide(call_api, "dispute", difference(price_difference, **every))
     assert rejection.status == 409
     assert (

@@ -129,7 +129,7 @@ def test_variances_are_measured_in_found_and_true_clusters(tmp_path: Path) -> No
         ["p2", "over_billed_quantity", "right"],
     ]
     assert rows(tmp_path / "out" / "variances_in_true_clusters.csv")[1] == [
-        "p2", "missing_purchase_order", "right", "Invoice R-1 names order 4711, which has not been received.",
+        "p2", "missing_purchase_order", "right", "Invoice R-1 names purchase order 4711, which has not been received.",
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
 import { MatchScore } from "../ui/evidence";
-import { formatDecimal, formatMoney, formatNumber, shortId, Time, toLabel } from "../ui/format";
+import { formatDecimal, formatMoney, formatNumber, shortId, Time } from "../ui/format";
 import { Graph } from "./graph";
 import { ClusterStatus } from "./status";
 
@@ -26,6 +26,13 @@ type OpenDialog =
 const MAX_SHOWN = 60; // documents per page
 const QUANTITIES = ["ordered", "delivered", "received", "rejected", "billed", "credited"] as const;
 const COMPARED: readonly string[] = ["delivered", "received", "billed"]; // compared with the ordered quantity
+// Returns the title of a cluster: its purchase orders, or its id if it has none.
+function clusterTitle({ id, order_numbers }: Pick<ShownCluster, "id" | "order_numbers">) {
+  if (!order_numbers.length) {
+    return `Cluster ${shortId(id)}`;
+  }
+  return `Purchase order${order_numbers.length > 1 ? "s" : ""} ${order_numbers.join(", ")}`;
+}
 const capitalize = (name: string) => `${name[0].toUpperCase()}${name.slice(1)}`;
 
 export function Cluster({ id }: { id: string }) {
@@ -44,7 +51,7 @@ export function Cluster({ id }: { id: string }) {
   };
   const [dialog, setDialog] = useState<OpenDialog | null>(null);
   const [notice, setNotice] = useState<string | null>(null);
-  useTitle("Cluster");
+  useTitle(cluster ? clusterTitle(cluster) : "Cluster");
   const tenant = cluster?.tenant ?? route.query.get("tenant");
   const back = (
     <p>
@@ -85,7 +92,7 @@ export function Cluster({ id }: { id: string }) {
             <ClusterStatus status={cluster.status} />{" "}
           </>
         )}
-        Cluster {shortId(cluster.id)}
+        {clusterTitle(cluster)}
       </h1>
       {error && <ErrorNotice error={error} reload={reload} />}
       {notice && <SuccessNotice>{notice}</SuccessNotice>}
@@ -157,7 +164,7 @@ function Reasons({ cluster }: { cluster: ShownCluster }) {
       {!sentences.length && <p>{cluster.comparison ? "Nothing to compare." : "Not compared yet."}</p>}
       {cluster.computed_at && (
         <p class="muted">
-          Compared on <Time at={cluster.computed_at} showsUtc />
+          Cluster {shortId(cluster.id)}, compared on <Time at={cluster.computed_at} showsUtc />
         </p>
       )}
     </div>
@@ -236,7 +243,7 @@ function DocumentTable({
             <th scope="col">Supplier</th>
             <th scope="col">Date</th>
             <th scope="col" class="count">
-              Total
+              Total (gross)
             </th>
             <th scope="col">File</th>
             {canDecide && (
@@ -256,32 +263,35 @@ function DocumentTable({
                 <Supplier doc={doc} />
               </td>
               <td data-label="Date">{doc.date}</td>
-              <td data-label="Total" class="count">
+              <td data-label="Total (gross)" class="count">
                 {doc.total}
+                {doc.isNet && " net"}
               </td>
               <td data-label="File" class="file-name">
                 {doc.file}
               </td>
               {canDecide && (
-                <td class="nowrap">
-                  {cluster.ownIds.has(doc.id) && cluster.documents_total > 1 && (
+                <td>
+                  <div class="buttons">
+                    {cluster.ownIds.has(doc.id) && cluster.documents_total > 1 && (
+                      <button
+                        type="button"
+                        class="small"
+                        aria-label={`Remove from the cluster: ${documentTitle(doc)}`}
+                        onClick={() => openDialog({ what: "split", doc })}
+                      >
+                        Remove…
+                      </button>
+                    )}
                     <button
                       type="button"
                       class="small"
-                      aria-label={`Remove from the cluster: ${documentTitle(doc)}`}
-                      onClick={() => openDialog({ what: "split", doc })}
+                      aria-label={`Merge with another document: ${documentTitle(doc)}`}
+                      onClick={() => openDialog({ what: "merge", doc })}
                     >
-                      Remove…
+                      Merge…
                     </button>
-                  )}
-                  <button
-                    type="button"
-                    class="small"
-                    aria-label={`Merge with another document: ${documentTitle(doc)}`}
-                    onClick={() => openDialog({ what: "merge", doc })}
-                  >
-                    Merge…
-                  </button>
+                  </div>
                 </td>
               )}
             </tr>
@@ -345,7 +355,7 @@ function LineTable({ lines, total }: { lines: Line[]; total: number }) {
               return (
                 <tr>
                   <td data-label="Line item">{line.line}</td>
-                  <td data-label="Article">{[line.article, line.description].filter(Boolean).join(" ")}</td>
+                  <td data-label="Article">{[line.article, line.description].filter(Boolean).join(" · ")}</td>
                   <td data-label="Unit">{line.unit_name}</td>
                   {shown.map((name) => (
                     <td data-label={capitalize(name)} class="count">
@@ -432,7 +442,7 @@ function Variance({ variance, openDialog }: { variance: Variance; openDialog: (d
   return (
     <li>
       <p>
-        <Status status={state} /> <b>{toLabel(variance.code)}</b>
+        <Status status={state} /> <b>{variance.label}</b>
       </p>
       <p>
         {variance.message} {more}

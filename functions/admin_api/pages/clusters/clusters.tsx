@@ -18,7 +18,7 @@ const ALL = "all";
 const SORTS: [string, string][] = [
   ["oldest", "Oldest first"],
   ["newest", "Newest first"],
-  ["amount", "Largest amount at stake"],
+  ["amount", "Largest amount affected"],
 ];
 const OPEN_STATUSES = ["exception", "needs-review", "disputed", "incomplete"];
 const DAY = 86_400_000; // ms
@@ -155,16 +155,16 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["ClusterPage
             <th scope="col">Purchase order</th>
             <th scope="col">Supplier</th>
             <th scope="col" class="count">
-              Ordered
+              Ordered (net)
             </th>
             <th scope="col" class="count">
-              Delivered
+              Delivered (net)
             </th>
             <th scope="col" class="count">
-              Billed
+              Billed (net)
             </th>
             <th scope="col" class="count">
-              At stake
+              Amount affected
             </th>
             <th scope="col">Age</th>
           </tr>
@@ -201,17 +201,17 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
         </span>
       </td>
       <td data-label="Supplier">{cluster.supplier ?? <span class="muted">not extracted</span>}</td>
-      <td data-label="Ordered" class="count">
-        {formatMoney(cluster.ordered)}
+      <td data-label="Ordered (net)" class="count">
+        {formatMoney(cluster.ordered, cluster.currency)}
       </td>
-      <td data-label="Delivered" class="count">
-        {formatMoney(cluster.delivered)}
+      <td data-label="Delivered (net)" class="count">
+        {formatMoney(cluster.delivered, cluster.currency)}
       </td>
-      <td data-label="Billed" class="count">
-        {formatMoney(cluster.billed)}
+      <td data-label="Billed (net)" class="count">
+        {formatMoney(cluster.billed, cluster.currency)}
       </td>
-      <td data-label="At stake" class="count">
-        <b>{formatMoney(cluster.at_stake)}</b> <span class="muted">{cluster.currency}</span>
+      <td data-label="Amount affected" class="count">
+        <b>{formatMoney(cluster.at_stake, cluster.currency)}</b>
       </td>
       <td data-label="Age">
         <time datetime={cluster.waiting_since} title={formatMoment(new Date(cluster.waiting_since))}>

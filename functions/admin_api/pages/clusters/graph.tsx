@@ -89,7 +89,7 @@ function DocumentBox({
   tenant: string;
   isCurrent: boolean;
 }) {
-  const lines = [doc.number ?? documentTitle(doc), [doc.date, doc.total].filter(Boolean).join("  ")];
+  const lines = [doc.number ?? documentTitle(doc), [doc.date, doc.total].filter(Boolean).join(" · ")];
   return (
     <a
       href={navigate.href(`documents/${doc.id}`, { tenant })}

@@ -17,7 +17,7 @@ const ORDER: DocumentType[] = [
   "invoice",
   "credit_note",
 ];
-export const BOX = { width: 216, height: 56 };
+export const BOX = { width: 232, height: 56 };
 const GAP = { x: 84, y: 20 };
 const MARGIN = 16;
 const HEAD = 40;

@@ -12,6 +12,7 @@ export type WithText<Doc> = Omit<Doc, "date" | "total" | "file_name"> & {
   date: string | null;
   file: string;
   total: string | null;
+  isNet: boolean; // whether the total is net, because no gross total is stated
 };
 
 export const KINDS = [
@@ -31,7 +32,8 @@ export function toSummary<Doc extends { date: string | null; total: Schemas["Tot
   file_name: file,
   ...others
 }: Doc): WithText<Doc> {
-  return { ...others, date: formatDay(date), file, total: total && formatMoney(total.amount, total.currency) };
+  const text = total && formatMoney(total.amount, total.currency);
+  return { ...others, date: formatDay(date), file, total: text, isNet: total?.is_net ?? false };
 }
 
 // Returns a document's title. Only the id of a deleted document is known.

@@ -1,5 +1,6 @@
 // Evidence of a match: reasons in words, and a waterfall chart of their weights in bits.
 import type { Schemas } from "../api";
+import { toLabel } from "./format";
 
 type Step = Schemas["Step"];
 export type Span = { low: number; high: number };
@@ -89,7 +90,7 @@ function Waterfall({
         <tr>
           <th scope="col">Feature</th>
           <th scope="col">Running total</th>
-          <th scope="col">Bits</th>
+          <th scope="col">Weight (bits)</th>
         </tr>
       </thead>
       <tbody>
@@ -115,7 +116,7 @@ function Step({ step, toX }: { step: Step; toX: (value: number) => number }) {
   return (
     <tr>
       <th scope="row">
-        {step.label} <span class="muted">{step.text}</span>
+        {toLabel(step.label)}: <span class="muted">{step.text}</span>
       </th>
       <td>
         <svg class="bar" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">

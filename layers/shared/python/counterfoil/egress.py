@@ -68,8 +68,8 @@ def resolve_host(host: str, port: int) -> list[str]:
     """
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ServiceUnavailableError(f"{host} could not be resolved: {type(error).__name__}") from None
+    except OSError:
+        raise ServiceUnavailableError(f"{host} cannot be reached: the host name cannot be resolved") from None
     entries.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return [str(entry[4][0]) for entry in entries]
 

@@ -9,7 +9,7 @@ import math
 import socket
 import ssl
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
@@ -41,6 +41,21 @@ _UNAVAILABLE_ERRORS = (
     httpx.ProxyError,
     httpx.DecodingError,
 )
+_FAILURES: tuple[tuple[type[Exception], str], ...] = (
+    (socket.gaierror, "cannot be reached: the host name cannot be resolved"),
+    (ssl.SSLCertVerificationError, "cannot be reached: its certificate is invalid or not trusted"),
+    (ssl.SSLError, "cannot be reached: the TLS connection failed"),
+    (ConnectionRefusedError, "cannot be reached: connection refused"),
+    (httpx.ConnectTimeout, "cannot be reached: the connection timed out"),
+    (httpx.ProxyError, "cannot be reached: the proxy failed"),
+    (httpx.ConnectError, "cannot be reached"),
+    (httpx.TimeoutException, "did not answer in time"),
+    (httpx.NetworkError, "did not answer: the connection was interrupted"),
+    (httpx.DecodingError, "sent a response that cannot be decompressed"),
+    (httpx.RemoteProtocolError, "did not send a complete, valid response"),
+)
+"""Words for an unavailable service, by the type of the error or its cause. The first type that matches applies."""
+_INVALID_REQUEST = "could not be called: the address or the request is invalid"
 _SNI_HOSTNAME = "sni_hostname"
 """httpcore request extension: the host name that the certificate must match."""
 _BODY_HEADERS = {"content-encoding", "content-length", "transfer-encoding"}
@@ -57,13 +72,22 @@ logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 def translate_error(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
-    """Map an httpx error. The message contains only the host and the status or error type."""
+    """Map an httpx error. The message contains only the host, the status and the kind of failure."""
     if isinstance(error, httpx.HTTPStatusError):
         return _status_error(error.response)
     host = _host(error)
     if isinstance(error, _UNAVAILABLE_ERRORS):
-        return ServiceUnavailableError(f"{host} did not answer: {type(error).__name__}")
-    return RejectedRequestError(f"{host} could not be called: {type(error).__name__}")
+        causes = list(_causes(error))
+        failure = next(text for kind, text in _FAILURES if any(isinstance(cause, kind) for cause in causes))
+        return ServiceUnavailableError(f"{host} {failure}")
+    return RejectedRequestError(f"{host} {_INVALID_REQUEST}")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and the errors that caused it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__  # httpcore raises some errors `from None`
 
 
 def check_status(response: httpx.Response) -> None:
@@ -149,8 +173,8 @@ def _run_call(
         failure = ServiceUnavailableError(f"{_url_host(url)} did not answer within {total:g} seconds")
     except _HTTPX_ERRORS as error:
         failure = translate_error(error)
-    except ValueError as error:  # an invalid value in the request; the error quotes it
-        failure = RejectedRequestError(f"{_url_host(url)} could not be called: {type(error).__name__}")
+    except ValueError:  # an invalid value in the request; the error quotes it
+        failure = RejectedRequestError(f"{_url_host(url)} {_INVALID_REQUEST}")
     # Raised outside the handlers, because the original error would become the context and can contain secrets.
     raise failure
 

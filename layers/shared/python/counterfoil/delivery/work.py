@@ -1,6 +1,6 @@
 """Work items: their kinds, revisions and messages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
@@ -62,6 +62,16 @@ def read_message(body: str) -> ParsedMessage:
     return ParsedMessage([validate(Message, parse_json_body(body), _invalid_message)])
 
 
+_JSON_TYPES: Mapping[type, str] = {
+    list: "a JSON array",
+    str: "a JSON string",
+    int: "a JSON number",
+    float: "a JSON number",
+    bool: "a JSON boolean",
+    type(None): "JSON null",
+}
+
+
 def parse_json_body(body: str) -> dict[str, Any]:
     """Parse a message's JSON object and check its schema version.
 
@@ -72,7 +82,7 @@ def parse_json_body(body: str) -> dict[str, Any]:
     except (ValueError, TypeError):  # TypeError: a lone surrogate
         raise InvalidMessageError(f"The message is not JSON ({len(body)} characters)") from None
     if not isinstance(parsed, dict):
-        raise InvalidMessageError(f"The message is a JSON {type(parsed).__name__}, not an object")
+        raise InvalidMessageError(f"The message is {_JSON_TYPES[type(parsed)]}, not an object")
     version = parsed.get("schema_version")
     if isinstance(version, int) and not isinstance(version, bool) and version > CURRENT_SCHEMA_VERSION:
         raise UnsupportedSchemaError(

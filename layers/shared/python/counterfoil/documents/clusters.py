@@ -70,6 +70,8 @@ class ClusterDetail(NamedTuple):
     id: UUID
     status: ClusterStatus | None
     """None until the cluster is compared."""
+    order_numbers: Sequence[str]
+    """See `ClusterSummary`. Empty until the cluster is compared."""
     documents: Sequence[DocumentSummary]
     """In order of receipt."""
     documents_total: int
@@ -110,7 +112,8 @@ ORDER BY score DESC, document_a_id, document_b_id LIMIT %(most)s
 """  # noqa: S608  # built from the constants above
 _EDGES_TOTAL = f"SELECT count(*) FROM ({_MEMBER_EDGES}) AS edge"  # noqa: S608
 _RESULT = """
-SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status
+SELECT result, computed_at, coalesce(status IN ('pending', 'in-progress'), false), error, cluster_status,
+       coalesce(order_numbers, '{}')
 FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 """
 
@@ -138,11 +141,12 @@ def show(
     edges, edges_total = _edges(connection, shown_ids)
     neighbor_ids = {end for edge in edges for end in (edge.document_a_id, edge.document_b_id)} - set(shown_ids)
     summaries = document_list.page_of_ids(connection, tenant_id, [*shown_ids, *neighbor_ids])
-    result_row = connection.execute(_RESULT, parameters).fetchone() or (None, None, False, None, None)
-    result, computed_at, is_computing, error, status = result_row
+    result_row = connection.execute(_RESULT, parameters).fetchone() or (None, None, False, None, None, ())
+    result, computed_at, is_computing, error, status, order_numbers = result_row
     return ClusterDetail(
         id=row[0],
         status=None if status is None else ClusterStatus(status),
+        order_numbers=order_numbers,
         documents=[summary for summary in reversed(summaries) if summary.id in set(shown_ids)],
         documents_total=_number(connection, _TOTAL, parameters),
         next_cursor=cursors[limit - 1] if len(cursors) > limit else None,
@@ -219,7 +223,7 @@ class ClusterSummary:
     supplier: str | None
     order_numbers: Annotated[
         Sequence[str],
-        Field(description="Numbers of its purchase orders. If it has none, the order numbers that its documents cite."),
+        Field(description="Numbers of its purchase orders. If it has none, the order numbers that its documents name."),
     ]
     currency: Annotated[
         str | None, Field(description="Currency of the amounts. Documents in other currencies are not counted.")
@@ -232,8 +236,8 @@ class ClusterSummary:
     at_stake: Annotated[
         str,
         Field(
-            description="Amount of the open variances. An invoice counts in full if it is a duplicate, has no order or "
-            "delivery, or is in a different currency than its order."
+            description="Amount of the open variances. An invoice counts in full if it is a duplicate, has no "
+            "purchase order or delivery, or is in a different currency than its purchase order."
         ),
     ]
     waiting_since: Annotated[
@@ -246,7 +250,7 @@ class ClusterSummary:
 
 
 Cursor = PageCursor | tuple[float, UUID]
-"""Position in a list: the time or the amount at stake, and the cluster id."""
+"""Position in a list: the time or the amount affected, and the cluster id."""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,7 @@ class Total:
         ),
     ]
     currency: str | None
+    is_net: Annotated[bool, Field(description="Whether it is the net total, because no gross total is stated.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +135,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
     currency = data.get("currency")
     minor = Decimal(amount).scaleb(_DECIMAL_PLACES.get(currency or "", 2))
     is_exact = currency is not None and minor == minor.to_integral_value()
-    return Total(amount, int(minor) if is_exact else None, currency)
+    return Total(amount, int(minor) if is_exact else None, currency, is_net=not data.get("total_gross"))
 
 
 def header_fields(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:

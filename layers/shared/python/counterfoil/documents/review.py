@@ -362,11 +362,15 @@ class ReviewItem:
         }
 
     def _candidate(self, candidate: Mapping[str, Any]) -> dict[str, Any]:
+        document = self._document(UUID(candidate["document"]))
+        child = self.review.type.replace("_", " ")
+        parent = "other document" if document.type is None else document.type.replace("_", " ")
+        steps = evidence_steps(candidate["evidence"], child, parent, document.number)
         return {
-            "document": self._document(UUID(candidate["document"])),
+            "document": document,
             "probability": candidate["probability"],
             "weight_bits": candidate["bits"],
-            "evidence": [asdict(step) for step in evidence_steps(candidate["evidence"])],
+            "evidence": [asdict(step) for step in steps],
         }
 
     def _document(self, id_: UUID) -> ReviewDocument:

@@ -127,7 +127,7 @@ def search_and_decide(
                 if not answer_count:
                     raise
                 # Not a failure: the next attempt uses the stored answers and asks fewer questions.
-                message = f"Time ran out after {answer_count} answers from the language model, and more are needed"
+                message = f"Time ran out; more answers from the language model are needed ({answer_count} received)"
                 raise DeferredError(message, until=active_judge.now()) from error
             retry_on_conflict(partial(_store_answer, database, tenant_id, exchange))
             answer_count += 1

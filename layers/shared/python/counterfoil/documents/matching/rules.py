@@ -53,7 +53,7 @@ _MAX_SUBSET = 10
 """Maximum number of an order's deliveries whose subsets are summed."""
 _WORDS = {
     INVOICE: "invoice",
-    ORDER: "order",
+    ORDER: "purchase order",
     DELIVERY: "delivery note",
     CONTRACT: "contract",
 }
@@ -96,7 +96,7 @@ class AmbiguousMatch:
     candidates: tuple[ProposedMatch, ...]
     """Best first."""
     reason: str | None = None
-    """Sentence for reviewers if several candidates fit equally."""
+    """Sentence for reviewers if several candidates match equally well."""
     llm_skip_reason: str | None = None
     """Sentence for reviewers if the language model could not be used."""
 
@@ -441,10 +441,13 @@ def _has_referenced_number(references: Iterable[Reference], document: Document) 
 
 
 def _tie_reason(documents: Sequence[Document]) -> str:
-    labels = ", ".join(
-        f"{_WORDS[other.kind]} {other.number.text if other.number else 'without a number'}" for other in documents[:3]
-    )
-    return f"{_COUNTS.get(len(documents), str(len(documents)))} documents fit equally: {labels}."
+    count = _COUNTS.get(len(documents), str(len(documents)))
+    names = list(dict.fromkeys((_WORDS[other.kind], other.number.text if other.number else "") for other in documents))
+    if len(names) == 1:
+        ((kind, number),) = names
+        return f"{count} {kind}s {f'with the number {number}' if number else 'without a number'} match equally well."
+    labels = ", ".join(f"{kind} {number or 'without a number'}" for kind, number in names[:3])
+    return f"{count} documents match equally well{', such as' if len(names) > 3 else ':'} {labels}."
 
 
 def _unmatched_reason(child: Document, named_documents: Candidates, decisions: ManualDecisions) -> str:
@@ -460,7 +463,7 @@ def _unmatched_reason(child: Document, named_documents: Candidates, decisions: M
             if ids and ids <= decisions.rejected:
                 return f"Names {label}, but a reviewer rejected the document with that number."
             if ids:
-                return f"Names {label}, but the document with that number does not fit."
+                return f"Names {label}, but the document with that number does not match."
             return f"Names {label}, which has not been received."
     return NO_PARTNER
 

@@ -23,6 +23,7 @@ from counterfoil.documents.three_way_match.ledger import (
     LedgerEntry,
     build_ledger,
     format_quantity,
+    is_or_are,
     item_label,
     total,
     was_or_were,
@@ -39,6 +40,7 @@ from counterfoil.documents.three_way_match.model import (
     VarianceCode,
     format_money,
     format_number,
+    quote,
     truncate,
     unit_name,
 )
@@ -114,7 +116,7 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
         currency=currency,
         limits=limits,
         is_tolerated=is_tolerated,
-        message=f"{entry.document.heading}, line {entry.line.label}: {item_label(item)} is {comparison}.",
+        message=f"{entry.document.heading}, line item {entry.line.label}: {item_label(item)} is {comparison}.",
         decided_by=price_credit(item, _too_high(item, entry)) if actual > expected else None,
     )
 
@@ -186,7 +188,7 @@ def _tax(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[Var
         unit="P1",
         limits=limits,
         is_tolerated=limits.contains(expected, actual),
-        message=f"{title}, line {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)}%, "
+        message=f"{title}, line item {entry.line.label}: {item_label(item)} is taxed at {format_number(actual)}%, "
         f"ordered at {format_number(expected)}%.",
     )
 
@@ -210,13 +212,8 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
     limits = tolerances.limits(Key.DELIVERED_QUANTITY, suppliers=item.document.sellers, articles=item.articles)
     last = ledger.deliveries(item.document)[-1]
     last_entries = [entry for entry in item.entries if entry.document.id == last.id]
-    is_short = delivered < ordered
-    comparison = f"{format_quantity(delivered, item)} of {format_quantity(ordered, item)} ordered"
-    difference = format_quantity(abs(delivered - ordered), item)
-    deviation = f"{difference} {'missing' if is_short else 'too many'}"
-    sentence = f"{item_label(item)}: {comparison} {was_or_were(delivered)} delivered, {deviation}."
     yield Variance(
-        code=VarianceCode.UNDER_DELIVERED if is_short else VarianceCode.OVER_DELIVERED,
+        code=VarianceCode.UNDER_DELIVERED if delivered < ordered else VarianceCode.OVER_DELIVERED,
         document=last,
         line=last_entries[-1].line.label if last_entries else None,
         expected=ordered,
@@ -225,8 +222,20 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
         unit=item.unit,
         limits=limits,
         is_tolerated=limits.contains(ordered, delivered),
-        message=sentence,
+        message=_delivery_message(item, ordered, delivered),
     )
+
+
+def _delivery_message(item: Item, ordered: Decimal, delivered: Decimal) -> str:
+    difference = abs(delivered - ordered)
+    difference_text = format_quantity(difference, item)
+    if delivered < ordered:
+        ratio = f"{format_number(delivered)} of {format_quantity(ordered, item)} ordered"
+        missing = f"{difference_text} {is_or_are(difference)} missing"
+        return f"{item_label(item)}: {ratio} {was_or_were(delivered)} delivered; {missing}."
+    limit = f"{format_quantity(ordered, item)} {was_or_were(ordered)} ordered"
+    delivered_text = f"{format_number(delivered)} {was_or_were(delivered)} delivered"
+    return f"{item_label(item)}: {limit}, but {delivered_text} ({difference_text} too many)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +302,11 @@ def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bou
     }
     is_single = len(invoices) == 1
     subject = entry.document.heading if is_single else f"With {entry.document.title}, {len(invoices)} invoices together"
-    limit_text = f"{format_quantity(bound.quantity, item)} {was_or_were(bound.quantity)} {bound.words}"
+    only = "only " if bound.quantity else ""
+    limit = f"{only}{format_quantity(bound.quantity, item)} {was_or_were(bound.quantity)} {bound.words}"
     excess = format_quantity(billed - bound.quantity, item)
-    verb = "bills" if is_single else "bill"
-    return f"{subject} {verb} {format_quantity(billed, item)} of {item_label(item)}; {limit_text}, {excess} too many."
+    bills = f"{'bills' if is_single else 'bill'} {format_quantity(billed, item)} of {item_label(item)}"
+    return f"{subject} {bills}, but {limit} ({excess} too many)."
 
 
 def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | None:
@@ -543,7 +553,7 @@ def _missing_orders(cluster: ClusterDocuments, ledger: Ledger, invoices: Sequenc
         unnamed = [order for order in invoice_orders if not references_order(invoice, order)]
         if unknown and len(unknown) > len(unnamed):
             numbers = ", ".join(map(truncate, unknown))
-            orders_named, verb = ("orders", "have") if len(unknown) > 1 else ("order", "has")
+            orders_named, verb = ("purchase orders", "have") if len(unknown) > 1 else ("purchase order", "has")
             yield Variance(
                 code=VarianceCode.MISSING_PURCHASE_ORDER,
                 document=invoice,
@@ -563,14 +573,18 @@ def _missing_deliveries(cluster: ClusterDocuments, ledger: Ledger, invoices: Seq
             first_item = (
                 f"{format_quantity(_billed_quantity(billed[0], invoice), billed[0])} of {item_label(billed[0])}"
             )
-            suffix = f" and {len(billed) - 1} more" if len(billed) > 1 else ""
+            suffix = _more_line_items(len(billed) - 1, " and ")
             yield Variance(
                 code=VarianceCode.MISSING_DELIVERY,
                 document=invoice,
                 expected=order.number,
-                message=f"{invoice.heading} bills {first_item}{suffix}; there is no delivery note or receipt for "
-                f"{order.title}.",
+                message=f"{invoice.heading} bills {first_item}{suffix}, but there is no delivery note or goods "
+                f"receipt for {order.title}.",
             )
+
+
+def _more_line_items(count: int, conjunction: str) -> str:
+    return f"{conjunction}{count} more line item{'s' if count > 1 else ''}" if count else ""
 
 
 def _billed_quantity(item: Item, invoice: Document) -> Decimal:
@@ -587,7 +601,7 @@ def _unordered_items(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[V
             continue
         for line in ledger.unmatched_lines.get(invoice.id, ()):
             if line.is_item and line.quantity and line.quantity > 0:
-                label = f"'{truncate(line.description or line.article_text or '')}'"
+                label = quote(line.description or line.article_text or "")
                 yield Variance(
                     code=VarianceCode.OVER_ORDERED_AMOUNT,
                     document=invoice,
@@ -596,7 +610,7 @@ def _unordered_items(ledger: Ledger, invoices: Sequence[Document]) -> Iterator[V
                     actual=line.quantity,
                     difference=line.quantity,
                     unit=line.unit,
-                    message=f"{invoice.heading}, line {line.label}: {label} is billed but was not ordered.",
+                    message=f"{invoice.heading}, line item {line.label}: {label} is billed but was not ordered.",
                 )
 
 
@@ -648,7 +662,7 @@ def _outcome(
         if variance.is_open and variance.is_waiting
     ]
     waiting += _missing_messages(cluster, ledger)
-    tolerated = [f"{variance.message[:-1]} (within the tolerance)." for variance in variances if variance.is_tolerated]
+    tolerated = [f"{variance.message} This is within the tolerance." for variance in variances if variance.is_tolerated]
     decided = [
         f"{variance.message} {variance.decided_by}"
         for variance in variances
@@ -661,7 +675,7 @@ def _outcome(
         return ThreeWayMatchStatus.INCOMPLETE, waiting + explained
     if tolerated:
         return ThreeWayMatchStatus.WITHIN_TOLERANCE, explained
-    agreement = "Everything agrees." if ledger.items else "No differences, but the order is missing."
+    agreement = "Everything agrees." if ledger.items else "No differences, but the purchase order is missing."
     return ThreeWayMatchStatus.MATCHED, explained or [agreement]
 
 
@@ -680,8 +694,8 @@ def _for_review(
 
 def _incomparable_message(entry: LedgerEntry) -> str:
     return (
-        f"{entry.document.heading}, line {entry.line.label}: its unit {entry.line.unit} cannot be converted to the "
-        f"order's. Check the quantity."
+        f"{entry.document.heading}, line item {entry.line.label}: its unit {entry.line.unit} cannot be converted to "
+        f"the unit in the purchase order. Check the quantity."
     )
 
 
@@ -694,7 +708,7 @@ def _missing_messages(cluster: ClusterDocuments, ledger: Ledger) -> Iterator[str
         return
     for invoice in invoices:
         if _is_unordered(cluster, ledger, invoice) and not referenced_orders(invoice):
-            yield f"{invoice.heading} names no order, and no matching order was found."
+            yield f"{invoice.heading} names no purchase order, and no matching one was found."
     for delivery in cluster.lineless_documents:
         yield f"{delivery.heading} has no line items, so the delivered quantities are unknown."
     for item in ledger.items:
@@ -711,8 +725,7 @@ def _missing_messages(cluster: ClusterDocuments, ledger: Ledger) -> Iterator[str
         if open_items:
             item = open_items[0]
             unbilled = (item.ordered or Decimal(0)) - (item.total(DocumentType.INVOICE) or Decimal(0))
-            count = len(open_items) - 1
-            suffix = f", and {count} more line item{'s' if count > 1 else ''}" if count else ""
+            suffix = _more_line_items(len(open_items) - 1, ", and ")
             yield (
                 f"{order.heading} is not fully billed. "
                 f"Open: {format_quantity(unbilled, item)} of {item_label(item)}{suffix}."
@@ -756,7 +769,7 @@ def _remarks(cluster: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
             amount = format_money(
                 sum((line.net for line in extra_lines if line.net is not None), Decimal(0)), invoice.currency
             )
-            descriptions = ", ".join(f"'{truncate(line.description)}'" for line in extra_lines[:3] if line.description)
+            descriptions = ", ".join(quote(line.description) for line in extra_lines[:3] if line.description)
             yield f"{invoice.heading} bills {amount} that was not ordered: {descriptions}."
 
 

@@ -19,7 +19,7 @@ from counterfoil.documents.three_way_match.model import (
     conversion_factor,
     format_number,
     is_goods,
-    truncate,
+    quote,
     unit_name,
 )
 
@@ -326,7 +326,7 @@ def item_label(item: Item) -> str:
     """Return the name of an item in sentences."""
     line = item.line
     name = line.description or line.article_text
-    return f"'{truncate(name)}'" if name else f"line {line.label} of {item.document.title}"
+    return quote(name) if name else f"line item {line.label} of {item.document.title}"
 
 
 def format_quantity(quantity: Decimal, item: Item) -> str:
@@ -337,3 +337,8 @@ def format_quantity(quantity: Decimal, item: Item) -> str:
 def was_or_were(quantity: Decimal) -> str:
     """Return "was" or "were", to agree with a quantity."""
     return "was" if abs(quantity) == 1 else "were"
+
+
+def is_or_are(quantity: Decimal) -> str:
+    """Return "is" or "are", to agree with a quantity."""
+    return "is" if abs(quantity) == 1 else "are"

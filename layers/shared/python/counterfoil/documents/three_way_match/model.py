@@ -138,6 +138,22 @@ class VarianceCode(StrEnum):
     TAX_MISMATCH = "tax_mismatch"
 
 
+VARIANCE_LABELS: Mapping[str, str] = {
+    VarianceCode.OVER_BILLED_QUANTITY: "Quantity billed but not delivered",
+    VarianceCode.UNDER_DELIVERED: "Short delivery",
+    VarianceCode.OVER_DELIVERED: "Excess delivery",
+    VarianceCode.PRICE_MISMATCH: "Price difference",
+    VarianceCode.PRICE_BASIS_MISMATCH: "Price for a different quantity",
+    VarianceCode.TOTAL_MISMATCH: "Total difference",
+    VarianceCode.CURRENCY_MISMATCH: "Currency difference",
+    VarianceCode.MISSING_PURCHASE_ORDER: "Missing purchase order",
+    VarianceCode.MISSING_DELIVERY: "Missing delivery",
+    VarianceCode.DUPLICATE_INVOICE: "Duplicate invoice",
+    VarianceCode.OVER_ORDERED_AMOUNT: "Billed more than ordered",
+    VarianceCode.REJECTED_GOODS_BILLED: "Rejected goods billed",
+    VarianceCode.TAX_MISMATCH: "Tax difference",
+}
+"""Names of variances for users."""
 WAITING = frozenset({VarianceCode.UNDER_DELIVERED, VarianceCode.MISSING_DELIVERY, VarianceCode.MISSING_PURCHASE_ORDER})
 """Variances that a later document may resolve."""
 
@@ -526,6 +542,11 @@ def truncate(text: str) -> str:
     """Return a text on one line, truncated to MAX_TEXT_CHARS, for sentences."""
     plain = " ".join(text.split())
     return plain if len(plain) <= MAX_TEXT_CHARS else plain[: MAX_TEXT_CHARS - 3] + "..."
+
+
+def quote(text: str) -> str:
+    """Return a truncated text in quotation marks."""
+    return f"“{truncate(text)}”"
 
 
 def format_number(number: Decimal) -> str:

@@ -31,7 +31,7 @@ _WHOLE_DOCUMENT_CODES = frozenset(
         VarianceCode.CURRENCY_MISMATCH,
     }
 )
-"""Variance codes that put a document's whole amount at stake."""
+"""Variance codes that affect a document's whole amount."""
 _BILLS = (DocumentType.INVOICE, DocumentType.CREDIT_NOTE)
 
 
@@ -124,7 +124,7 @@ def _billed(cluster: ClusterDocuments, currency: str | None) -> Decimal | None:
     return billed if billed is None else billed - sum((abs(credit) for credit in credits_ if credit), Decimal(0))
 
 
-# -- amount at stake ------------------------------------------------------------------------------------------------
+# -- amount affected -------------------------------------------------------------------------------------------------
 
 
 def _at_stake(
