@@ -179,7 +179,8 @@ class Scheduler:
         emit({Metric.POOLS_PINNED: len(pinned), Metric.POOLS_NOT_PINNED: len(failed) + unprocessed})
         if failed or unprocessed:
             raise UnfinishedError(
-                f"Not all daily offers were queued. Failed tenants or pools: {len(failed)}. Not processed: {unprocessed}."
+                "Not all daily offers were queued. "
+                f"Failed tenants or pools: {len(failed)}. Not processed: {unprocessed}."
             )
         return counts
 
