@@ -21,7 +21,7 @@ CREATE TABLE cluster_diagnostics (
     send_number      integer NOT NULL DEFAULT 0,
     dlq_returns      integer NOT NULL DEFAULT 0,
     skip_reason      text,
-    -- Lists sort and filter clusters by status, supplier, amount at stake and age. These columns are stored with the
+    -- Lists sort and filter clusters by status, supplier, amount affected and age. These columns are stored with the
     -- result, because a page must come from a single index.
     cluster_status   text CHECK (cluster_status IN ('exception', 'needs-review', 'disputed', 'incomplete', 'accepted',
                                                     'matched')),
@@ -32,18 +32,18 @@ CREATE TABLE cluster_diagnostics (
     amount_ordered   numeric,
     amount_delivered numeric,
     amount_billed    numeric,
-    amount_at_stake  numeric,
+    amount_affected  numeric,
     -- Row-level security prevents index conditions on numeric, because its operators are not leakproof.
-    at_stake_order   double precision GENERATED ALWAYS AS (amount_at_stake::double precision) STORED,
+    amount_affected_order   double precision GENERATED ALWAYS AS (amount_affected::double precision) STORED,
     waiting_since    timestamptz,
     documents        integer,
     CHECK ((match_status IS NULL) = (result IS NULL)),
-    CHECK (num_nulls(cluster_status, amount_at_stake, waiting_since, documents) IN (0, 4)),
+    CHECK (num_nulls(cluster_status, amount_affected, waiting_since, documents) IN (0, 4)),
     CHECK ((cluster_status IS NULL) = (result IS NULL))
 );
 CREATE INDEX cluster_diagnostics_status ON cluster_diagnostics (status) WHERE status IN ('pending', 'in-progress');
 CREATE INDEX cluster_diagnostics_by_age ON cluster_diagnostics (tenant_id, cluster_status, waiting_since, id);
-CREATE INDEX cluster_diagnostics_by_amount ON cluster_diagnostics (tenant_id, cluster_status, at_stake_order, id);
+CREATE INDEX cluster_diagnostics_by_amount ON cluster_diagnostics (tenant_id, cluster_status, amount_affected_order, id);
 CREATE INDEX cluster_diagnostics_by_supplier ON cluster_diagnostics (tenant_id, supplier_key);
 
 -- Tolerances. A NULL limit does not apply. If an absolute and a percent limit are set, both apply. For each variance,
@@ -104,7 +104,7 @@ $security$;
 GRANT SELECT, INSERT,
       UPDATE (match_status, result, computed_at, cluster_status, supplier, supplier_key, order_numbers, currency,
           amount_ordered,
-              amount_delivered, amount_billed, amount_at_stake, waiting_since, documents, status, error, attempts,
+              amount_delivered, amount_billed, amount_affected, waiting_since, documents, status, error, attempts,
               failed_at, revision, claim_token, claimed_at, lease_expires_at, next_attempt_at, send_number, dlq_returns,
               skip_reason)
     ON cluster_diagnostics TO counterfoil_worker;

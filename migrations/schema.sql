@@ -912,12 +912,12 @@ CREATE TABLE public.cluster_diagnostics (
     amount_ordered numeric,
     amount_delivered numeric,
     amount_billed numeric,
-    amount_at_stake numeric,
-    at_stake_order double precision GENERATED ALWAYS AS ((amount_at_stake)::double precision) STORED,
+    amount_affected numeric,
+    amount_affected_order double precision GENERATED ALWAYS AS ((amount_affected)::double precision) STORED,
     waiting_since timestamp with time zone,
     documents integer,
     CONSTRAINT cluster_diagnostics_check CHECK (((match_status IS NULL) = (result IS NULL))),
-    CONSTRAINT cluster_diagnostics_check1 CHECK ((num_nulls(cluster_status, amount_at_stake, waiting_since, documents) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT cluster_diagnostics_check1 CHECK ((num_nulls(cluster_status, amount_affected, waiting_since, documents) = ANY (ARRAY[0, 4]))),
     CONSTRAINT cluster_diagnostics_check2 CHECK (((cluster_status IS NULL) = (result IS NULL))),
     CONSTRAINT cluster_diagnostics_cluster_status_check CHECK ((cluster_status = ANY (ARRAY['exception'::text, 'needs-review'::text, 'disputed'::text, 'incomplete'::text, 'accepted'::text, 'matched'::text]))),
     CONSTRAINT cluster_diagnostics_match_status_check CHECK ((match_status = ANY (ARRAY['matched'::text, 'within-tolerance'::text, 'exception'::text, 'incomplete'::text]))),
@@ -2207,7 +2207,7 @@ CREATE INDEX chat_session_by_user ON public.chat_session USING btree (tenant_id,
 
 CREATE INDEX cluster_diagnostics_by_age ON public.cluster_diagnostics USING btree (tenant_id, cluster_status, waiting_since, id);
 
-CREATE INDEX cluster_diagnostics_by_amount ON public.cluster_diagnostics USING btree (tenant_id, cluster_status, at_stake_order, id);
+CREATE INDEX cluster_diagnostics_by_amount ON public.cluster_diagnostics USING btree (tenant_id, cluster_status, amount_affected_order, id);
 
 CREATE INDEX cluster_diagnostics_by_supplier ON public.cluster_diagnostics USING btree (tenant_id, supplier_key);
 
@@ -3385,7 +3385,7 @@ GRANT UPDATE(amount_delivered) ON TABLE public.cluster_diagnostics TO counterfoi
 
 GRANT UPDATE(amount_billed) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 
-GRANT UPDATE(amount_at_stake) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
+GRANT UPDATE(amount_affected) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 
 GRANT UPDATE(waiting_since) ON TABLE public.cluster_diagnostics TO counterfoil_worker;
 

@@ -29,7 +29,7 @@ STATUSES: Mapping[str, str] = {
 }
 """Style of each status."""
 Sort = Literal["oldest", "newest", "amount"]
-SORTS: dict[Sort, str] = {"oldest": "waiting_since", "newest": "waiting_since", "amount": "at_stake"}
+SORTS: dict[Sort, str] = {"oldest": "waiting_since", "newest": "waiting_since", "amount": "affected"}
 """Field of a cluster that each order sorts by."""
 ORDER_OF_TYPES = get_args(DocumentType)
 OUTCOMES = {"matched": "green", "within-tolerance": "green", "exception": "red", "incomplete": "yellow"}
@@ -113,7 +113,7 @@ def _show_list(listed: Sequence[Mapping[str, Any]]) -> None:
             *([cluster["tenant"]] if shows_tenant else []),
             cluster["supplier"],
             ", ".join(f"purchase order {number}" for number in cluster["order_numbers"]),
-            cluster["at_stake"] and " ".join(filter(None, (cluster["at_stake"], cluster["currency"], "affected"))),
+            cluster["affected"] and " ".join(filter(None, (cluster["affected"], cluster["currency"], "affected"))),
             f"since {cluster['waiting_since'][:10]}",
         ]
         head = Text(f"{ids.short_id(cluster['id'])}  ").append(_status(cluster["status"]))

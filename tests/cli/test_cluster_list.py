@@ -71,15 +71,15 @@ def other_harness(harness: TenantHarness, database: Database, admin: Connection)
     other.match_all()
     compute(other, 0)
     compute(other, 1)
-    admin.execute("UPDATE cluster_diagnostics SET amount_at_stake = documents WHERE tenant_id = %s", [other.tenant_id])
-    admin.execute("UPDATE cluster_diagnostics SET amount_at_stake = 9 WHERE id = %s", [other.ids[1]])
+    admin.execute("UPDATE cluster_diagnostics SET amount_affected = documents WHERE tenant_id = %s", [other.tenant_id])
+    admin.execute("UPDATE cluster_diagnostics SET amount_affected = 9 WHERE id = %s", [other.ids[1]])
     return other
 
 
 @pytest.mark.parametrize("sort", ["oldest", "newest", "amount"])
 def test_sorting_and_limit_apply_across_tenants(harness: TenantHarness, other_harness: TenantHarness, sort: str):
     whole = rows("--sort", sort)
-    keys = [float(row["at_stake"]) if sort == "amount" else row["waiting_since"] for row in whole]
+    keys = [float(row["affected"]) if sort == "amount" else row["waiting_since"] for row in whole]
     assert keys == sorted(keys, reverse=sort != "oldest")
     assert len({row["tenant"] for row in whole[:2]}) == len({row["tenant"] for row in whole[2:]}) == 2
 

@@ -101,7 +101,7 @@ def test_change_recomputes_only_clusters_with_a_result(acme: UUID, database: Dat
     admin.execute("UPDATE cluster_diagnostics SET status = 'succeeded'")
     admin.execute(
         "UPDATE cluster_diagnostics SET match_status = 'matched', result = '{}', cluster_status = 'matched',"
-        " amount_at_stake = 0, waiting_since = now(), documents = 1 WHERE id = %s",
+        " amount_affected = 0, waiting_since = now(), documents = 1 WHERE id = %s",
         [CLUSTER],
     )
     assert "1 cluster will be compared again." in run("acme", "--set", "total", "--within", "any").output

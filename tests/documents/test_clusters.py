@@ -61,7 +61,7 @@ def test_list_shows_orders_amounts_reason_and_supplier(harness: TenantHarness):
 
     assert isinstance(entry, ClusterSummary)
     assert (entry.id, entry.order_numbers, entry.documents) == (harness.ids[0], ["4711"], 3)
-    assert [entry.ordered, entry.delivered, entry.billed, entry.at_stake] == ["1000.00", "1000.00", "1015.00", "15.00"]
+    assert [entry.ordered, entry.delivered, entry.billed, entry.affected] == ["1000.00", "1000.00", "1015.00", "15.00"]
     assert entry.currency == "EUR"
     assert "is billed at" in entry.reason
     assert entry.supplier is not None
@@ -157,7 +157,7 @@ def test_confirmed_match_resolves_a_missing_supplier(harness: TenantHarness, adm
 
 _MANY = """
 INSERT INTO cluster_diagnostics (id, tenant_id, created_at, match_status, result, computed_at, status, cluster_status,
-    supplier, supplier_key, order_numbers, currency, amount_at_stake, waiting_since, documents)
+    supplier, supplier_key, order_numbers, currency, amount_affected, waiting_since, documents)
 SELECT uuidv7(), %(tenant)s, %(now)s, 'matched', '{"reasons": ["Everything agrees."]}', %(now)s, 'succeeded',
        (ARRAY['exception', 'needs-review', 'disputed', 'incomplete', 'accepted', 'matched'])[1 + n %% 6],
        'Firm ' || n %% 500, 'firm ' || n %% 500, ARRAY['PO-' || n], 'EUR', n %% 977,

@@ -268,7 +268,7 @@ export interface components {
             ordered: string | null;
             delivered: string | null;
             billed: string | null;
-            at_stake: string;
+            affected: string;
             /** Format: date-time */
             waiting_since: string;
             documents: number;

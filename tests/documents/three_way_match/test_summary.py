@@ -42,28 +42,28 @@ def test_matched_cluster_has_all_amounts():
     summary = result(order(), delivery(), invoice()).summary
 
     assert summary.status is ClusterStatus.MATCHED
-    assert (summary.ordered, summary.delivered, summary.billed, summary.at_stake) == (NET, NET, NET, Decimal(0))
+    assert (summary.ordered, summary.delivered, summary.billed, summary.affected) == (NET, NET, NET, Decimal(0))
     assert (summary.currency, summary.order_numbers, summary.documents) == ("EUR", ("4711",), 3)
     assert summary.waiting_since == invoice().received_at
 
 
-def test_price_difference_puts_its_amount_at_stake():
+def test_price_difference_puts_its_amount_affected():
     summary = result(order(), delivery(), invoice(lines=DEARER)).summary
 
     assert summary.status is ClusterStatus.EXCEPTION
-    assert summary.at_stake == Decimal("8.00")  # 10 pieces, each billed 0.80 too high
+    assert summary.affected == Decimal("8.00")  # 10 pieces, each billed 0.80 too high
 
 
 @pytest.mark.parametrize(
-    ("decision", "status", "at_stake"),
+    ("decision", "status", "affected"),
     [("accepted", ClusterStatus.ACCEPTED, "0"), ("disputed", ClusterStatus.DISPUTED, "8")],
 )
-def test_decision_changes_the_status(decision: str, status: ClusterStatus, at_stake: str):
+def test_decision_changes_the_status(decision: str, status: ClusterStatus, affected: str):
     documents = [order(), delivery(), invoice(lines=DEARER)]
 
     result_ = decide_all(result(*documents), documents, decision)
 
-    assert (result_.summary.status, result_.summary.at_stake) == (status, Decimal(at_stake))
+    assert (result_.summary.status, result_.summary.affected) == (status, Decimal(affected))
     assert {variance.decision for variance in result_.variances} == {decision}
     assert {variance["decision"] for variance in result_.record["variances"]} == {decision}
 
@@ -83,7 +83,7 @@ def test_quantity_beyond_order_and_delivery_counts_once():
     match_result = result(order(), delivery(), invoice(lines=[TWO[0], line("B-2", "6", "12.50")]))
 
     assert len([variance for variance in match_result.variances if variance.is_open]) == 2
-    assert match_result.summary.at_stake == Decimal("12.50")
+    assert match_result.summary.affected == Decimal("12.50")
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_quantity_beyond_order_and_delivery_counts_once():
         [invoice(po_reference=None)],  # the invoice has no order reference
     ],
 )
-def test_invoice_without_order_or_delivery_is_at_stake(documents: list[Document]):
+def test_invoice_without_order_or_delivery_is_fully_affected(documents: list[Document]):
     summary = result(*documents).summary
 
-    assert (summary.status, summary.at_stake) == (ClusterStatus.INCOMPLETE, NET)
+    assert (summary.status, summary.affected) == (ClusterStatus.INCOMPLETE, NET)
 
 
-def test_order_without_invoice_puts_nothing_at_stake():
+def test_order_without_invoice_affects_no_amount():
     summary = result(order()).summary
 
-    assert (summary.status, summary.at_stake, summary.billed, summary.delivered) == (
+    assert (summary.status, summary.affected, summary.billed, summary.delivered) == (
         ClusterStatus.INCOMPLETE,
         Decimal(0),
         None,
@@ -190,7 +190,7 @@ def test_credit_notes_reduce_the_billed_amount():
 def test_amounts_in_other_currencies_are_ignored():
     summary = result(order(), delivery(), invoice(currency="USD")).summary
 
-    assert (summary.currency, summary.ordered, summary.billed, summary.at_stake) == ("USD", None, NET, NET)
+    assert (summary.currency, summary.ordered, summary.billed, summary.affected) == ("USD", None, NET, NET)
 
 
 def test_summary_without_documents_is_incomplete():

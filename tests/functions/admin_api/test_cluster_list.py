@@ -39,9 +39,9 @@ def test_list_shows_clusters_with_status_and_amounts(call_api: CallApi, harness:
         "1062.50",
         4,
     )
-    assert float(first["at_stake"]) > 0
+    assert float(first["affected"]) > 0
     assert first["reason"]
-    assert (second["status"], second["billed"], second["at_stake"]) == ("needs-review", None, "0.00")
+    assert (second["status"], second["billed"], second["affected"]) == ("needs-review", None, "0.00")
     assert response.body["next_cursor"] is None
     assert response.body["counts"] == {
         "exception": 1,

@@ -211,7 +211,7 @@ function Row({ cluster }: { cluster: Schemas["ClusterSummary"] }) {
         {formatMoney(cluster.billed, cluster.currency)}
       </td>
       <td data-label="Amount affected" class="count">
-        <b>{formatMoney(cluster.at_stake, cluster.currency)}</b>
+        <b>{formatMoney(cluster.affected, cluster.currency)}</b>
       </td>
       <td data-label="Age">
         <time datetime={cluster.waiting_since} title={formatMoment(new Date(cluster.waiting_since))}>

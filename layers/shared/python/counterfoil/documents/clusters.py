@@ -203,7 +203,7 @@ def _truncate(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 Sort = Literal["oldest", "newest", "amount"]
-"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `at_stake`, largest first, regardless of the
+"""`oldest` and `newest` sort by `waiting_since`. `amount` sorts by `affected`, largest first, regardless of the
 currency."""
 SORTS: tuple[Sort, ...] = get_args(Sort)
 OPEN_STATUSES = (ClusterStatus.EXCEPTION, ClusterStatus.NEEDS_REVIEW, ClusterStatus.DISPUTED, ClusterStatus.INCOMPLETE)
@@ -233,7 +233,7 @@ class ClusterSummary:
         str | None, Field(description="Delivered minus rejected quantities, at ordered prices; null if unknown.")
     ]
     billed: Annotated[str | None, Field(description="Invoices minus credit notes; null if no invoice was received.")]
-    at_stake: Annotated[
+    affected: Annotated[
         str,
         Field(
             description="Amount of the open variances. An invoice counts in full if it is a duplicate, has no "
@@ -283,14 +283,14 @@ class _Order(NamedTuple):
 _ORDERS: Mapping[Sort, _Order] = {
     "oldest": _Order("waiting_since", "ASC", ">", "timestamptz"),
     "newest": _Order("waiting_since", "DESC", "<", "timestamptz"),
-    "amount": _Order("at_stake_order", "DESC", "<", "float8"),
+    "amount": _Order("amount_affected_order", "DESC", "<", "float8"),
 }
 _AFTER = "AND (c.{key}, c.id) {after} (%(key)s::{type}, %(id)s::uuid)"
 _SUPPLIER = "AND c.supplier_key >= %(supplier)s AND c.supplier_key < %(supplier_end)s"
 _NUMBER = "AND c.id IN (SELECT d.cluster_id FROM document d WHERE d.id = ANY(%(numbered)s))"
 _PAGE = """
 SELECT c.id, (SELECT slug FROM tenant WHERE id = c.tenant_id), c.cluster_status, c.supplier, c.order_numbers,
-       c.currency, c.amount_ordered::text, c.amount_delivered::text, c.amount_billed::text, c.amount_at_stake::text,
+       c.currency, c.amount_ordered::text, c.amount_delivered::text, c.amount_billed::text, c.amount_affected::text,
        c.waiting_since, c.documents, c.result -> 'reasons' ->> 0,
        coalesce(c.status IN ('pending', 'in-progress'), false), c.{key}
 FROM (

@@ -227,11 +227,11 @@ UPDATE cluster_diagnostics
 SET match_status = %(outcome)s, result = %(result)s, computed_at = %(now)s, cluster_status = %(cluster_status)s,
     supplier = %(supplier)s, supplier_key = %(supplier_key)s, order_numbers = %(order_numbers)s,
     currency = %(currency)s, amount_ordered = %(ordered)s, amount_delivered = %(delivered)s,
-    amount_billed = %(billed)s, amount_at_stake = %(at_stake)s, waiting_since = %(waiting_since)s,
+    amount_billed = %(billed)s, amount_affected = %(affected)s, waiting_since = %(waiting_since)s,
     documents = %(documents)s
 WHERE id = %(id)s AND claim_token = %(token)s
 """
-_SUMMARY = ("supplier", "currency", "ordered", "delivered", "billed", "at_stake", "waiting_since", "documents")
+_SUMMARY = ("supplier", "currency", "ordered", "delivered", "billed", "affected", "waiting_since", "documents")
 
 
 def write(connection: Connection, cluster_id: UUID, token: int, result: Result | None, now: datetime) -> None:

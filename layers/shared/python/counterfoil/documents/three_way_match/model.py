@@ -500,7 +500,7 @@ class Summary:
     """Delivered minus rejected quantities, at ordered prices; None if unknown."""
     billed: Decimal | None
     """Net total of the invoices minus credit notes; None if no invoice was received."""
-    at_stake: Decimal
+    affected: Decimal
     """Amount of the open variances.
 
     An invoice counts in full if it is a duplicate, has no order or delivery, or is in a different currency than its

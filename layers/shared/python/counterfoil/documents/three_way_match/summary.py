@@ -64,7 +64,7 @@ def summarize(
         ordered=_sum(_net(document) for document in orders if document.currency in (None, currency)),
         delivered=_sum(_delivered(row) for row in rows if row.currency in (None, currency)),
         billed=_billed(cluster, currency),
-        at_stake=_at_stake(rows, variances, unordered, currency),
+        affected=_affected_amount(rows, variances, unordered, currency),
         waiting_since=first_bill or min((document.received_at for document in documents), default=None),
         documents=len(documents),
     )
@@ -127,7 +127,7 @@ def _billed(cluster: ClusterDocuments, currency: str | None) -> Decimal | None:
 # -- amount affected -------------------------------------------------------------------------------------------------
 
 
-def _at_stake(
+def _affected_amount(
     rows: Sequence[LineComparison], variances: Sequence[Variance], unordered: Collection[Document], currency: str | None
 ) -> Decimal:
     open_variances = [
