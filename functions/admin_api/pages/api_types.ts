@@ -524,6 +524,7 @@ export interface components {
             received_at: string;
             cluster_id: string | null;
             cluster_status: components["schemas"]["ClusterStatus"] | null;
+            cluster_order_numbers: string[];
             missing: string[];
             stages: components["schemas"]["DocumentStage"][];
             dead_letter: string | null;
@@ -631,6 +632,7 @@ export interface components {
             received_at: string;
             cluster_id: string | null;
             cluster_status: components["schemas"]["ClusterStatus"] | null;
+            cluster_order_numbers: string[];
             missing: string[];
             stages: components["schemas"]["DocumentStage"][];
             dead_letter: string | null;
