@@ -13,13 +13,16 @@ type Options = { query?: Query; headers?: Record<string, string>; body?: string;
 // `data` is null for 204 and 304.
 export type Reply<Data> = { data: Data; etag: string | null; status: number };
 
-// An unsuccessful response. `message` is shown to the user. `status` is 0 if the API cannot be reached.
+// An unsuccessful response. `message` is shown to the user. `status` is 0 if the API cannot be reached. `decision`: a
+// reviewer's decision that conflicts with the request.
 export class ApiError extends Error {
   readonly status: number;
+  readonly decision: Schemas["EarlierDecision"] | null;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, decision: Schemas["EarlierDecision"] | null = null) {
     super(message);
     this.status = status;
+    this.decision = decision;
   }
 }
 
@@ -121,14 +124,17 @@ async function request(method: Method, path: string, { query = {}, headers = {},
   if (response.status === 401) {
     currentSession().end();
   }
-  throw new ApiError(response.status, await messageOf(response));
+  throw await errorFrom(response);
 }
 
-async function messageOf(response: Response): Promise<string> {
+async function errorFrom(response: Response): Promise<ApiError> {
+  const { status } = response;
   if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
-    return ((await response.json()) as Schemas["Problem"]).detail;
+    const { detail, decision } = (await response.json()) as Schemas["Problem"];
+    return new ApiError(status, detail, decision);
   }
-  return BY_GATEWAY[response.status] ?? `The API failed (HTTP ${response.status}). Wait a few seconds, then retry.`;
+  const message = BY_GATEWAY[status] ?? `The API failed (HTTP ${status}). Wait a few seconds, then retry.`;
+  return new ApiError(status, message);
 }
 
 // Interval between the starts of two requests, for data that changes while it is visible. A change is shown within 1 s

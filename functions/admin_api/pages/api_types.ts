@@ -464,6 +464,7 @@ export interface components {
         Decision: {
             id: number;
             documents: string[];
+            document: components["schemas"]["ReviewDocument"];
             verdict: string;
             by: string;
             reason: string | null;
@@ -645,6 +646,14 @@ export interface components {
         };
         /** @enum {string} */
         DocumentType: "invoice" | "credit_note" | "purchase_order" | "order_confirmation" | "delivery_note" | "goods_receipt" | "contract" | "other";
+        EarlierDecision: {
+            id: number;
+            /** @enum {string} */
+            verdict: "confirmed" | "rejected" | "accepted" | "disputed";
+            by: string;
+            /** Format: date-time */
+            at: string;
+        };
         Emails: {
             emails: {
                 [key: string]: string;
@@ -1052,6 +1061,7 @@ export interface components {
             title: string;
             status: number;
             detail: string;
+            decision?: components["schemas"]["EarlierDecision"] | null;
         };
         ProfileBody: {
             timezone: string;
