@@ -87,7 +87,7 @@ export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo;
           <div>
             <dt>{name}</dt>
             <dd>
-              {value ?? <span class="muted">not stated</span>}
+              {value ?? <span class="muted">Not stated</span>}
               {isEqual && (
                 <>
                   {" "}
