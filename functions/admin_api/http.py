@@ -37,7 +37,10 @@ class NotFoundError(RejectedRequestError):
 
 
 class ConflictError(RejectedRequestError):
-    """The resource's current state does not permit the request. `decision`: a reviewer's decision that conflicts."""
+    """The resource's current state does not permit the request.
+
+    `decision` is the reviewer's earlier decision that conflicts with the request, if any.
+    """
 
     def __init__(self, message: str, decision: EarlierDecision | None = None) -> None:
         super().__init__(message)

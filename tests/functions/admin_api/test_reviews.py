@@ -315,7 +315,7 @@ def test_second_variance_decision_must_supersede_the_first(call_api: CallApi, pr
     response = decide(call_api, "dispute", difference(price_difference))
     assert response.status == 409
     earlier = response.body["decision"]
-    assert (earlier["verdict"], earlier["by"]) == ("accepted", "user-1")
+    assert (earlier["verdict"], earlier["by"]) == ("accepted", "b1a2c3d4-0000-4000-8000-1234567890ab")
     response = decide(call_api, "dispute", difference(price_difference, overrides=[earlier["id"]]))
     assert response.body["verdict"] == "disputed"
 
