@@ -169,7 +169,7 @@ def test_decision_changes_only_with_override(harness: TenantHarness):
 
 def test_invalid_variance_selection_is_refused(harness: TenantHarness):
     position, other = invoiced_order(harness, 1, "101.50"), invoiced_order(harness, 2, "101.50")
-    with pytest.raises(UsageError, match="wrong at code"):
+    with pytest.raises(UsageError, match="invalid at code"):
         accept(harness, position, "--code", "prices")
     with pytest.raises(UsageError, match="The cluster has no such difference"):
         accept(harness, position, "--document", str(harness.ids[other]))

@@ -232,12 +232,12 @@ def test_missing_document_is_404_and_unrelated_409(call_api: CallApi, harness: T
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({}, "wrong at document"),
-        ({"document": "x"}, "wrong at document"),
-        ({"document": str(uuid4()), "reason": ""}, "wrong at reason"),
-        ({"document": str(uuid4()), "reason": "a\x00b"}, "wrong at reason"),
-        ({"document": str(uuid4()), "overrides": ["one"]}, "wrong at overrides"),
-        ({"document": str(uuid4()), "force": True}, "wrong at a field"),
+        ({}, "invalid at document"),
+        ({"document": "x"}, "invalid at document"),
+        ({"document": str(uuid4()), "reason": ""}, "invalid at reason"),
+        ({"document": str(uuid4()), "reason": "a\x00b"}, "invalid at reason"),
+        ({"document": str(uuid4()), "overrides": ["one"]}, "invalid at overrides"),
+        ({"document": str(uuid4()), "force": True}, "invalid at a field"),
     ],
 )
 def test_invalid_decision_is_rejected_with_a_reason(

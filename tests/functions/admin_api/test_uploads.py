@@ -91,12 +91,12 @@ def test_unknown_tenant_is_not_found(call_api: CallApi) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"tenant": "acme"}, "wrong at file_name"),
-        ({**UPLOAD, "tenant": "ac\x00me"}, "wrong at tenant"),
-        ({**UPLOAD, "tenant": "Acme"}, "wrong at tenant"),
-        ({**UPLOAD, "bucket": "mine"}, "wrong at a field"),
-        ({**UPLOAD, "file_name": 7}, "wrong at file_name"),
-        ({**UPLOAD, "file_name": ""}, "wrong at file_name"),
+        ({"tenant": "acme"}, "invalid at file_name"),
+        ({**UPLOAD, "tenant": "ac\x00me"}, "invalid at tenant"),
+        ({**UPLOAD, "tenant": "Acme"}, "invalid at tenant"),
+        ({**UPLOAD, "bucket": "mine"}, "invalid at a field"),
+        ({**UPLOAD, "file_name": 7}, "invalid at file_name"),
+        ({**UPLOAD, "file_name": ""}, "invalid at file_name"),
         ({**UPLOAD, "file_name": ".."}, "file_name must be"),
         ({**UPLOAD, "file_name": "../../uploads/other/x.pdf"}, "file_name must be"),
         ({**UPLOAD, "file_name": "a\\b.pdf"}, "file_name must be"),
@@ -105,10 +105,10 @@ def test_unknown_tenant_is_not_found(call_api: CallApi) -> None:
         ({**UPLOAD, "file_name": "a\u2067b.pdf"}, "file_name must be"),
         ({**UPLOAD, "file_name": "a\u200fb.pdf"}, "file_name must be"),
         ({**UPLOAD, "file_name": "${filename}"}, "file_name must be"),
-        ({**UPLOAD, "file_name": "x" * 256}, "wrong at file_name"),
+        ({**UPLOAD, "file_name": "x" * 256}, "invalid at file_name"),
         ({**UPLOAD, "file_name": "\U0001f9fe" * 255}, "too long for S3"),
-        ({**UPLOAD, "size": 0}, "wrong at size"),
-        ({**UPLOAD, "size": MAX_FILE_BYTES + 1}, "wrong at size: Input should be less than or equal to 104857600"),
+        ({**UPLOAD, "size": 0}, "invalid at size"),
+        ({**UPLOAD, "size": MAX_FILE_BYTES + 1}, "invalid at size: Input should be less than or equal to 104857600"),
     ],
 )
 def test_invalid_request_is_rejected_with_a_reason(call_api: CallApi, body: object, message: str) -> None:
