@@ -152,8 +152,8 @@ export const QUIET_MINUTES = QUIET_SECONDS / 60;
 export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// `active`: time of the last change or user input, in milliseconds. `slow`: refresh functions of idle queries, called on
-// user input. `steady`: refresh functions with a long interval, called after a change by this user.
+// `active`: time of the last change or user input, in milliseconds. `slow`: refresh functions of idle queries, called
+// on user input. `steady`: refresh functions with a long interval, called after a change by this user.
 let active = Date.now();
 const slow = new Set<() => void>();
 const steady = new Set<() => void>();
@@ -169,8 +169,8 @@ for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"])
 
 export const isIdle = ({ active, now }: { active: number; now: number }) => now - active >= QUIET_SECONDS * 1000;
 
-// Returns the seconds to wait after a response that took `took` seconds. The wait is longer on an idle page, and doubles
-// with each failure. `active` (last change or user input) and `now` are in milliseconds.
+// Returns the seconds to wait after a response that took `took` seconds. The wait is longer on an idle page, and
+// doubles with each failure. `active` (last change or user input) and `now` are in milliseconds.
 export function pollInterval(
   every: number,
   { active, took, failures, now }: { active: number; took: number; failures: number; now: number },
