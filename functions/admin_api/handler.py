@@ -174,7 +174,8 @@ _STATUS: dict[type[CounterfoilError], int] = {
 
 def _reject(status: int, error: CounterfoilError, headers: dict[str, str] | None = None) -> Response[str]:
     logger.info("refused", status=status, error=safe_message(error, for_log=True))
-    return problem(status, safe_message(error), headers)
+    decision = error.decision if isinstance(error, ConflictError) else None
+    return problem(status, safe_message(error), headers, decision)
 
 
 def _reject_token(error: UnauthorizedError) -> Response[str]:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
 from counterfoil.db import PageCursor
+from counterfoil.documents.review import EarlierDecision
 from counterfoil.errors import RejectedRequestError, VersionConflictError
 
 T = TypeVar("T")
@@ -36,7 +37,14 @@ class NotFoundError(RejectedRequestError):
 
 
 class ConflictError(RejectedRequestError):
-    """The resource's current state does not permit the request."""
+    """The resource's current state does not permit the request.
+
+    `decision` is the reviewer's earlier decision that conflicts with the request, if any.
+    """
+
+    def __init__(self, message: str, decision: EarlierDecision | None = None) -> None:
+        super().__init__(message)
+        self.decision = decision
 
 
 # -- request bodies ---------------------------------------------------------------------------------------------------
@@ -315,6 +323,11 @@ class Problem(BaseModel):
     status: int
     detail: str
     """Human-readable explanation."""
+    decision: EarlierDecision | None = Field(
+        default=None,
+        description="Earlier decision with the same verdict, or that `overrides` does not contain. Only with status "
+        "409 of a decision.",
+    )
 
 
 class GatewayError(BaseModel):
@@ -323,10 +336,12 @@ class GatewayError(BaseModel):
     message: str
 
 
-def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response[str]:
+def problem(
+    status: int, detail: str, headers: Mapping[str, str] | None = None, decision: EarlierDecision | None = None
+) -> Response[str]:
     """Return a problem response."""
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail)
-    return Response(status, MEDIA_TYPE, body.model_dump_json(), headers=dict(headers or {}))
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, decision=decision)
+    return Response(status, MEDIA_TYPE, body.model_dump_json(exclude_none=True), headers=dict(headers or {}))
 
 
 def problem_response(status: int) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def test_decision_changes_only_with_override(harness: TenantHarness):
     position = invoiced_order(harness, 1, "101.50")
     accept(harness, position)
     id_ = str(harness.ids[position])
-    with pytest.raises(UsageError, match="Supersede that decision explicitly"):
+    with pytest.raises(UsageError, match="use --override on the command line"):
         call(clusters.app, "dispute", id_, "--by", "bob")
     decision = json.loads(call(clusters.app, "dispute", id_, "--by", "bob", "--override", "--json"))
     assert (decision["verdict"], len(decision["differences"]), decision["tenant"]) == ("disputed", 1, "acme")

@@ -143,10 +143,12 @@ def test_acceptance_applies_until_the_figures_change(harness: TenantHarness):
 def test_decision_must_supersede_the_previous_one(harness: TenantHarness):
     assert isinstance(decide(harness, "accepted"), DecisionResult)
     repeated = decide(harness, "accepted", by="bob")
-    assert repeated == DecisionRejected("changed", "Accepted by ann on 2026-06-01: agreed. No change is needed.")
+    assert isinstance(repeated, DecisionRejected)
+    assert repeated.message == "Accepted by ann on 2026-06-01: agreed. No change is needed."
     disputed = decide(harness, "disputed", by="bob")
     assert isinstance(disputed, DecisionRejected)
-    assert "Supersede that decision explicitly" in disputed.message
+    assert "To replace that decision, add its id" in disputed.message
+    assert disputed.decision == repeated.decision
     with harness.database.tenant(harness.tenant_id) as connection:
         known = [decision.id for decision in diagnostics.list_variance_decisions(connection)]
     assert isinstance(decide(harness, "disputed", by="bob", overrides=known), DecisionResult)

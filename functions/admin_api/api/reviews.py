@@ -129,6 +129,7 @@ class Decision(BaseModel):
 
     id: int
     documents: list[UUID]
+    document: ReviewDocument = Field(description="The other document; only its id if it was deleted.")
     verdict: str
     by: str
     reason: str | None
@@ -377,6 +378,8 @@ def _decide(
     context = DecisionContext(request.caller.subject[:MAX_ACTOR_CHARS] or "unknown", body.reason, body.overrides)
     result = request.commit(tenant_id, lambda connection: decide(connection, tenant_id, context))
     if isinstance(result, DecisionRejected):
-        raise (NotFoundError if result.reason == "gone" else ConflictError)(result.message)
+        raise (
+            NotFoundError(result.message) if result.reason == "gone" else ConflictError(result.message, result.decision)
+        )
     request.send(result.messages)
     return slug, result

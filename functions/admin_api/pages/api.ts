@@ -13,13 +13,16 @@ type Options = { query?: Query; headers?: Record<string, string>; body?: string;
 // `data` is null for 204 and 304.
 export type Reply<Data> = { data: Data; etag: string | null; status: number };
 
-// An unsuccessful response. `message` is shown to the user. `status` is 0 if the API cannot be reached.
+// An unsuccessful response. `message` is shown to the user. `status` is 0 if the API cannot be reached. `decision`: a
+// reviewer's decision that conflicts with the request.
 export class ApiError extends Error {
   readonly status: number;
+  readonly decision: Schemas["EarlierDecision"] | null;
 
-  constructor(status: number, message: string) {
+  constructor(status: number, message: string, decision: Schemas["EarlierDecision"] | null = null) {
     super(message);
     this.status = status;
+    this.decision = decision;
   }
 }
 
@@ -121,14 +124,17 @@ async function request(method: Method, path: string, { query = {}, headers = {},
   if (response.status === 401) {
     currentSession().end();
   }
-  throw new ApiError(response.status, await messageOf(response));
+  throw await errorFrom(response);
 }
 
-async function messageOf(response: Response): Promise<string> {
+async function errorFrom(response: Response): Promise<ApiError> {
+  const { status } = response;
   if (response.headers.get("content-type")?.startsWith("application/problem+json")) {
-    return ((await response.json()) as Schemas["Problem"]).detail;
+    const { detail, decision } = (await response.json()) as Schemas["Problem"];
+    return new ApiError(status, detail, decision);
   }
-  return BY_GATEWAY[response.status] ?? `The API failed (HTTP ${response.status}). Wait a few seconds, then retry.`;
+  const message = BY_GATEWAY[status] ?? `The API failed (HTTP ${status}). Wait a few seconds, then retry.`;
+  return new ApiError(status, message);
 }
 
 // Interval between the starts of two requests, for data that changes while it is visible. A change is shown within 1 s
@@ -146,8 +152,8 @@ export const QUIET_MINUTES = QUIET_SECONDS / 60;
 export const SLOW_SECONDS = 5;
 const SLOWEST_SECONDS = 60;
 
-// `active`: time of the last change or user input, in milliseconds. `slow`: refresh functions of idle queries, called on
-// user input. `steady`: refresh functions with a long interval, called after a change by this user.
+// `active`: time of the last change or user input, in milliseconds. `slow`: refresh functions of idle queries, called
+// on user input. `steady`: refresh functions with a long interval, called after a change by this user.
 let active = Date.now();
 const slow = new Set<() => void>();
 const steady = new Set<() => void>();
@@ -163,8 +169,8 @@ for (const kind of ["pointerdown", "pointermove", "keydown", "scroll", "focus"])
 
 export const isIdle = ({ active, now }: { active: number; now: number }) => now - active >= QUIET_SECONDS * 1000;
 
-// Returns the seconds to wait after a response that took `took` seconds. The wait is longer on an idle page, and doubles
-// with each failure. `active` (last change or user input) and `now` are in milliseconds.
+// Returns the seconds to wait after a response that took `took` seconds. The wait is longer on an idle page, and
+// doubles with each failure. `active` (last change or user input) and `now` are in milliseconds.
 export function pollInterval(
   every: number,
   { active, took, failures, now }: { active: number; took: number; failures: number; now: number },

@@ -466,6 +466,7 @@ export interface components {
         Decision: {
             id: number;
             documents: string[];
+            document: components["schemas"]["ReviewDocument"];
             verdict: string;
             by: string;
             reason: string | null;
@@ -526,6 +527,7 @@ export interface components {
             received_at: string;
             cluster_id: string | null;
             cluster_status: components["schemas"]["ClusterStatus"] | null;
+            cluster_order_numbers: string[];
             missing: string[];
             stages: components["schemas"]["DocumentStage"][];
             dead_letter: string | null;
@@ -633,6 +635,7 @@ export interface components {
             received_at: string;
             cluster_id: string | null;
             cluster_status: components["schemas"]["ClusterStatus"] | null;
+            cluster_order_numbers: string[];
             missing: string[];
             stages: components["schemas"]["DocumentStage"][];
             dead_letter: string | null;
@@ -645,6 +648,14 @@ export interface components {
         };
         /** @enum {string} */
         DocumentType: "invoice" | "credit_note" | "purchase_order" | "order_confirmation" | "delivery_note" | "goods_receipt" | "contract" | "other";
+        EarlierDecision: {
+            id: number;
+            /** @enum {string} */
+            verdict: "confirmed" | "rejected" | "accepted" | "disputed";
+            by: string;
+            /** Format: date-time */
+            at: string;
+        };
         Emails: {
             emails: {
                 [key: string]: string;
@@ -1053,6 +1064,7 @@ export interface components {
             title: string;
             status: number;
             detail: string;
+            decision?: components["schemas"]["EarlierDecision"] | null;
         };
         ProfileBody: {
             timezone: string;

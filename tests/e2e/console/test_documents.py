@@ -1,5 +1,7 @@
 """Documents in the console: list, page images and clusters."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -21,15 +23,22 @@ def test_document_is_shown_beside_its_page_image(console: Console, matched_clust
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("Invoice")
     expect(page.get_by_role("img", name="Page 1 of Invoice")).to_be_visible()
-    expect(page.get_by_role("region", name="Extracted fields")).to_contain_text(matched_cluster.order)
-    expect(page.get_by_role("region", name="History")).to_contain_text("received")
+    fields = page.get_by_role("region", name="Extracted fields")
+    expect(fields).to_contain_text(matched_cluster.order)
+    expect(fields.get_by_role("heading", name="Supplier")).to_be_visible()
+    expect(fields).to_contain_text(re.compile(r"IBAN[A-Z]{2}\d{2} \d{4} \d{4}"))
+    line_items = page.get_by_role("region", name="Table of line items")
+    assert line_items.evaluate("(table) => table.scrollWidth <= table.clientWidth")
+    expect(page.get_by_role("region", name="History")).to_contain_text("Extraction queued")
     check_page(page, "document")
     assert size_on_huge_screen(page, ".page-scroller")[1] > 60  # nearly the whole page is visible
 
 
 def test_cluster_shows_graph_evidence_and_line_items(console: Console, matched_cluster: MatchedCluster) -> None:
     page = console.open("operator", matched_cluster.tenant, f"documents?search={matched_cluster.order}")
-    rows(page, "Documents").first.get_by_role("link", name="cluster").click()
+    cluster_link = rows(page, "Documents").first.get_by_role("link", name="cluster of")
+    expect(cluster_link).to_have_text(matched_cluster.order)
+    cluster_link.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Purchase order {matched_cluster.order}")
     expect(page.locator(".graph a")).to_have_count(CLUSTER_FILES)
     expect(page.locator(".graph .link")).not_to_have_count(0)

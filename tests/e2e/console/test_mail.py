@@ -37,7 +37,7 @@ def held_mail_tenant(cloud: Cloud, tenant: Tenant, admin: Connection, tmp_path: 
 
 def test_operator_releases_and_rejects_held_mail(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
     page = console.open("operator", tenant, "mail")
-    mails = rows(page, "Mail")
+    mails = rows(page, "Emails")
     expect(mails).to_have_count(2)
     expect(mails.first).to_contain_text("DMARC fail")
     check_page(page, "mail")
@@ -56,9 +56,10 @@ def test_operator_releases_and_rejects_held_mail(console: Console, tenant: Tenan
     page.keyboard.press("j")
     page.keyboard.press("r")
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
-    expect(page.get_by_role("heading", name="No mail is on hold")).to_be_visible()
+    expect(page.get_by_role("heading", name="No emails on hold")).to_be_visible()
     check_page(page, "mail-none")
-    page.get_by_label("Status").select_option("rejected")
+    page.get_by_label("Status").select_option("Rejected")
+    expect(page.get_by_role("heading", name="Rejected emails")).to_be_visible()
     expect(mails).to_contain_text("forged.example")
     check_page(page, "mail-rejected")
     page.get_by_role("link", name="Audit trail").click()
@@ -71,10 +72,10 @@ def test_operator_releases_and_rejects_held_mail(console: Console, tenant: Tenan
 def test_second_decision_about_held_mail_is_refused(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
     first, second = (console.open("operator", tenant, "mail") for _ in range(2))
     for page in (first, second):
-        expect(rows(page, "Mail")).to_have_count(2)
-        rows(page, "Mail").filter(has_text="nordwind").get_by_role("button", name="Release").click()
+        expect(rows(page, "Emails")).to_have_count(2)
+        rows(page, "Emails").filter(has_text="nordwind").get_by_role("button", name="Release").click()
     first.get_by_role("dialog").get_by_role("button", name="Release").click()
-    expect(rows(first, "Mail")).to_have_count(1)
+    expect(rows(first, "Emails")).to_have_count(1)
 
     second.get_by_role("dialog").get_by_role("button", name="Release").click()
     expect(second.get_by_role("alert")).to_contain_text("already released or rejected")
@@ -98,8 +99,8 @@ def test_admin_changes_the_policy(console: Console, tenant: Tenant) -> None:
 
 def test_viewer_cannot_decide_or_change_the_policy(console: Console, tenant: Tenant, held_mail_tenant: None) -> None:
     page = console.open("viewer", tenant, "mail")
-    expect(rows(page, "Mail")).to_have_count(2)
+    expect(rows(page, "Emails")).to_have_count(2)
 
-    expect(page.get_by_text("Releasing or rejecting mail requires the operator role.")).to_be_visible()
+    expect(page.get_by_text("Releasing or rejecting an email requires the operator role.")).to_be_visible()
     for name in ("Release", "Reject", "Change policy"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)

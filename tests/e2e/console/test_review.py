@@ -1,5 +1,6 @@
 """Reviewers decide ambiguous matches in the console, by keyboard and concurrently."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ def ambiguous(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Ambiguo
 
 def candidates(page: Page) -> list[str]:
     """Return the candidates' ids, in the order shown on the page."""
-    links = page.locator(".candidate h2 a")
+    links = page.locator(".card h2:has(kbd) a")
     expect(links).to_have_count(2)
     return [str(link.get_attribute("href")).split("?")[0].rsplit("/", 1)[-1] for link in links.all()]
 
@@ -66,6 +67,7 @@ def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousIn
     page.keyboard.press("2")
     page.keyboard.press("c")
     expect(page.get_by_role("dialog", name="Confirm the match")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_contain_text(re.compile(r"matches purchase order \d+ \(.* EUR\)"))
     check_page(page, "review-confirm")
     page.keyboard.type("The driver's note says so.")
     page.keyboard.press("Control+Enter")
@@ -76,7 +78,7 @@ def test_match_is_confirmed_by_keyboard(console: Console, ambiguous: AmbiguousIn
     page.keyboard.press("u")
     expect(review_rows).to_have_count(count - 1)
     expect(review_rows.filter(has_text=number)).to_have_count(0)
-    page.get_by_label("Status").select_option("decided by a reviewer")
+    page.get_by_label("Status").select_option("Decided by a reviewer")
     expect(review_rows.filter(has_text=number)).to_have_count(1)
 
 
@@ -95,13 +97,17 @@ def test_conflicting_decision_requires_confirmation(
         assert response.status_code == 200
 
     dialog.get_by_role("button", name="Confirm").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("rejected this pair")
+    expect(dialog.get_by_role("alert")).to_contain_text("Someone else decided this first.")
+    expect(dialog).to_contain_text("rejected this on")
     check_page(page, "review-conflict")
     dialog.get_by_role("button", name="Confirm anyway").click()
     expect(page.locator(".decision-notice")).to_contain_text("confirmed")
 
     page.get_by_role("link", name="View or change the decision").click()
     expect(page.locator("ol.timeline > li")).to_have_count(2)
+    expect(page.locator("ol.timeline > li").first).to_contain_text("Confirmed: purchase order")
+    expect(page.locator(".card").filter(has_text="Confirmed").get_by_role("button", name="Reject…")).to_be_visible()
+    expect(page.locator("button.primary")).to_have_count(0)
     check_page(page, "review-decided")
 
 

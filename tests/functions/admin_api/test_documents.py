@@ -55,6 +55,7 @@ def test_list_is_newest_first_with_summary_fields(call_api: CallApi, harness: Te
             "total": {"amount": "1090.00", "minor": 109000, "currency": "EUR", "is_net": True},
             "received_at": "2026-03-12T08:00:00Z",
             "cluster_id": str(harness.ids[ORDER]),
+            "cluster_order_numbers": ["PO-2026-00397"],
         }
         == document
     )

@@ -161,6 +161,8 @@ def test_operator_confirms_a_candidate(call_api: CallApi, harness: TenantHarness
     ((decision,), state) = (details["decisions"], details["state"])
     assert (state, decision["verdict"], decision["reason"]) == ("decided", "confirmed", body["reason"])
     assert decision["by"] == "b1a2c3d4-0000-4000-8000-1234567890ab"
+    assert decision["document"]["id"] == str(harness.ids[1])
+    assert decision["document"]["number"] is not None
 
 
 def test_decision_without_json_content_type_succeeds(call_api: CallApi, harness: TenantHarness) -> None:
@@ -176,9 +178,12 @@ def test_conflicting_decision_must_override_the_first(call_api: CallApi, harness
     response = call_api(conflicting, path=f"{path}/reject", groups=PLATFORM_OPERATOR)
     assert (response.status, harness.links()) == (409, {(1, 2)})
     assert "confirmed this pair" in response.body["detail"]
-    assert call_api(body, path=f"{path}/confirm", groups=PLATFORM_OPERATOR).status == 409
+    decision = response.body["decision"]
+    repeated = call_api(body, path=f"{path}/confirm", groups=PLATFORM_OPERATOR)
+    assert (repeated.status, repeated.body["decision"]) == (409, decision)
 
-    (decision,) = call_api("", method="GET", path=path, groups=PLATFORM_OPERATOR).body["decisions"]
+    (stored,) = call_api("", method="GET", path=path, groups=PLATFORM_OPERATOR).body["decisions"]
+    assert stored | decision == stored
     superseding = call_api(
         conflicting | {"overrides": [decision["id"]]}, path=f"{path}/reject", groups=PLATFORM_OPERATOR
     )
@@ -309,8 +314,10 @@ def test_second_variance_decision_must_override_the_first(call_api: CallApi, pri
     decide(call_api, "accept", difference(price_difference))
     response = decide(call_api, "dispute", difference(price_difference))
     assert response.status == 409
-    number = int(response.body["detail"].partition("(decision ")[2].partition(")")[0])
-    assert decide(call_api, "dispute", difference(price_difference, overrides=[number])).body["verdict"] == "disputed"
+    earlier = response.body["decision"]
+    assert (earlier["verdict"], earlier["by"]) == ("accepted", "b1a2c3d4-0000-4000-8000-1234567890ab")
+    response = decide(call_api, "dispute", difference(price_difference, overrides=[earlier["id"]]))
+    assert response.body["verdict"] == "disputed"
 
 
 def test_open_differences_of_a_cluster_are_accepted_together(

@@ -6,10 +6,11 @@ import { STATES } from "../reviews/reviews";
 import { navigate, useRoute } from "../router";
 import { CopyableId, ErrorNotice, type Fact, FactList, Loading, Notice, Status, useTitle } from "../ui/components";
 import { MatchScore } from "../ui/evidence";
-import { formatDuration, formatNumber, secondsBetween, shortId, Time } from "../ui/format";
+import { formatDuration, formatNumber, secondsBetween, shortId, Time, toLabel } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
-import { Fields } from "./extracted_fields";
+import { eventTitle, matchedBy, showsActor } from "./events";
+import { Fields, LineItems } from "./extracted_fields";
 import { usePageImage } from "./page_image";
 import { Stages } from "./stages";
 import { DocumentLink, documentTitle, toSummary, type WithText } from "./summary";
@@ -58,24 +59,25 @@ export function Document({ id }: { id: string }) {
       <Facts doc={doc} tenant={tenant} />
       <div class="split-view">
         <PageImage image={image} page={page} turn={turn} title={title} />
-        <Fields
-          fields={doc.fields}
-          lines={doc.lines}
-          total={doc.lines_total}
-          turn={(image.pages ?? 0) > 1 ? turn : null}
-        />
+        <Fields doc={doc} turn={(image.pages ?? 0) > 1 ? turn : null} />
       </div>
+      <LineItems doc={doc} />
       <MatchedDocuments doc={doc} tenant={tenant} />
       <Timeline path={`${path}/timeline`} version={data} doc={doc} tenant={tenant} />
     </>
   );
 }
 
+const SOURCES: Record<string, string> = { upload: "Upload", mail: "Email" };
+
 function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) {
   const { source } = doc;
   const facts: Fact[] = [
     ["Received", <Time at={doc.received_at} showsUtc />],
-    ["Source", [source.kind, source.sender, source.subject].filter(Boolean).join(", ")],
+    [
+      "Source",
+      [SOURCES[source.kind] ?? toLabel(source.kind), source.sender, source.subject].filter(Boolean).join(", "),
+    ],
     ["File", doc.file],
     ["Document", <CopyableId value={doc.id} />],
   ];
@@ -86,7 +88,7 @@ function Facts({ doc, tenant }: { doc: DocumentDetail; tenant: string | null }) 
       ["DMARC", source.dmarc],
     ];
     const stated = results.filter(([, result]) => result).map(([name, result]) => `${name} ${result}`);
-    facts.splice(2, 0, ["Sender check", stated.join(", ") || "no result"]);
+    facts.splice(2, 0, ["Sender check", stated.join(", ") || "No result"]);
   }
   if (doc.duplicate_uploads) {
     facts.push([
@@ -267,20 +269,6 @@ function Timeline({
   );
 }
 
-const KINDS: Record<Schemas["DocumentEvent"]["kind"], string> = {
-  arrival: "File",
-  work: "Work item",
-  attempt: "Attempt",
-  running: "Attempt",
-  scheduled: "Attempt",
-  dead_letter: "Dead letter",
-  question: "Language model",
-  link: "Match",
-  review: "Review",
-  decision: "Decision",
-  result: "Result",
-};
-
 function TimelineEvent({
   event,
   known,
@@ -291,21 +279,19 @@ function TimelineEvent({
   tenant: string | null;
 }) {
   const seconds = event.started_at ? secondsBetween(event.started_at, event.at) : null;
-  const title = event.kind === "attempt" && event.attempt ? `Attempt ${event.attempt}` : KINDS[event.kind];
   const reason = event.detail?.reason ?? event.detail?.reasoning;
-  const other =
-    event.other_document_id && (known.get(event.other_document_id) ?? { id: event.other_document_id, type: null });
+  const other = event.other_document_id;
+  const otherDocument = other && known.get(other);
+  const by = matchedBy(event);
   return (
     <li class={event.kind}>
       <p>
-        <b>
-          {title}: {event.kind === "scheduled" ? "scheduled" : event.kind === "running" ? "in progress" : event.outcome}
-        </b>
+        <b>{eventTitle(event)}</b>
         {other && (
           <>
             {" "}
-            <a href={navigate.href(`documents/${other.id}`, { tenant })}>
-              {other.type ? documentTitle(other) : `document ${shortId(other.id)}`}
+            <a href={navigate.href(`documents/${other}`, { tenant })}>
+              {otherDocument ? documentTitle(otherDocument) : `document ${shortId(other)}`}
             </a>
           </>
         )}
@@ -317,7 +303,13 @@ function TimelineEvent({
         )}
         <span class="muted">
           {" "}
-          <Time at={event.at} />, <UserName value={event.actor} />
+          <Time at={event.at} />
+          {by && `, decided by ${by}`}
+          {showsActor(event) && (
+            <>
+              , <UserName value={event.actor} />
+            </>
+          )}
           {seconds !== null && `, took ${formatDuration(seconds)}`}
         </span>
       </p>

@@ -7,7 +7,7 @@ import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { ANY, Choice, Days, type Option, useTyped } from "../ui/filters";
-import { startOfDay, Time, toLabel } from "../ui/format";
+import { formatNumber, startOfDay, Time, toLabel } from "../ui/format";
 import { CurrentStage, isDone, STAGE_LABELS } from "./stages";
 import { documentTitle, KINDS, Supplier, toSummary, type WithText } from "./summary";
 import { AddDocuments } from "./upload";
@@ -91,7 +91,7 @@ function Filter({ filter }: { filter: ListFilter }) {
         choose={(type) => change({ type })}
       />
       <Choice
-        title="Progress"
+        title="Status"
         value={filter.state}
         options={[ANY, ...STAGE_LABELS]}
         choose={(state) => change({ state })}
@@ -161,11 +161,14 @@ function Rows({ filter, data }: { filter: ListFilter; data: Schemas["DocumentPag
 }
 
 export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | null }) {
+  const title = doc.type ? documentTitle(doc) : doc.file;
+  const [order, ...others] = doc.cluster_order_numbers;
+  const clusterName = order ? `${order}${others.length ? ` and ${formatNumber(others.length)} more` : ""}` : "View";
   const path = doc.dead_letter ? `dead-letters/${doc.dead_letter}` : `documents/${doc.id}`;
   return (
     <tr>
       <td data-label="Document">
-        <a href={navigate.href(path, { tenant })}>{doc.type ? documentTitle(doc) : doc.file}</a>
+        <a href={navigate.href(path, { tenant })}>{title}</a>
         {doc.type && <span class="muted file-name">{doc.file}</span>}
       </td>
       <td data-label="Supplier">
@@ -186,7 +189,12 @@ export function Row({ doc, tenant }: { doc: ListedDocument; tenant: string | nul
       </td>
       <td data-label="Cluster" class="single-line">
         {doc.cluster_id && (
-          <a href={navigate.href(`clusters/${doc.cluster_id}`, { tenant, document: doc.id })}>cluster</a>
+          <a
+            href={navigate.href(`clusters/${doc.cluster_id}`, { tenant, document: doc.id })}
+            aria-label={`${clusterName} (cluster of ${title})`}
+          >
+            {clusterName}
+          </a>
         )}
       </td>
       <td data-label="Received">

@@ -2,8 +2,10 @@
 
 import type { Schemas } from "../api";
 import { formatDay, formatDecimal, formatMoney, formatNumber, formatPercent, toLabel } from "../ui/format";
+import { KINDS } from "./summary";
 
 type Field = Schemas["DocumentField"];
+type ExtractedDocument = Pick<Schemas["Document"], "type" | "fields" | "lines" | "lines_total">;
 
 const SHOWN_BELOW = 0.95; // lower confidence is shown
 const COLUMNS = [
@@ -20,18 +22,56 @@ const FIRST = ["name", "vat_id", "tax_number", "street", "postal_code", "city", 
 const MONEY = ["total_net", "total_tax", "total_gross", "unit_price", "net_amount"];
 const DECIMALS = ["quantity", "rejected_quantity", "price_basis_quantity"];
 const NUMERIC = [...MONEY, ...DECIMALS, "tax_rate"];
+// Labels of fields whose API names clerks would not understand.
+const LABELS: Record<string, string> = {
+  confirmation_date: "Order confirmation date",
+  confirmation_number: "Order confirmation number",
+  endpoint_id: "Electronic address",
+  order_date: "Purchase order date",
+  po_line: "Purchase order line item",
+  po_number: "Purchase order number",
+  position: "Line item",
+  receipt_date: "Goods receipt date",
+  receipt_number: "Goods receipt number",
+  total_gross: "Gross total",
+  total_net: "Net total",
+  total_tax: "Tax total",
+};
+const labelOf = (name: string) =>
+  LABELS[name] ?? toLabel(name.replace(/^po_/, "purchase_order_").replace(/_reference$/, ""));
+const PARTIES: Record<string, string> = { issuer: "Supplier", recipient: "Buyer" };
+
+// Returns a party's role. The issuer of a document of another type may be anyone.
+const partyLabel = (party: string, type: string | null) =>
+  (KINDS.includes(type ?? "") && PARTIES[party]) || toLabel(party);
+
 const isStated = ({ value }: { value: unknown }) =>
   value !== null && value !== "" && !(Array.isArray(value) && !value.length);
+
+// Formats lists and objects as text, with a label before each value of an object.
+function formatNested(value: unknown): string {
+  if (Array.isArray(value)) {
+    return value.map(formatNested).join(value.some((one) => one && typeof one === "object") ? "; " : ", ");
+  }
+  if (value && typeof value === "object") {
+    return Object.entries(value)
+      .map(([name, one]) => `${labelOf(name)}: ${formatNested(one)}`)
+      .join(", ");
+  }
+  return String(value ?? "");
+}
 
 // Formats a value by the name of its field.
 function formatValue(field: Field, currency: string | null) {
   const { value, unit_name } = field;
   const name = nameOf(field);
   if (typeof value === "object") {
-    const isFlat = Array.isArray(value) && value.every((one) => typeof one !== "object");
-    return isFlat ? value.join(", ") : JSON.stringify(value);
+    return formatNested(value);
   }
   const text = String(value);
+  if (name === "iban") {
+    return text.replace(/\s/g, "").replace(/.{4}(?=.)/g, "$& ");
+  }
   if (MONEY.includes(name)) {
     return formatMoney(text, currency);
   }
@@ -60,22 +100,16 @@ const sortNames = (names: string[], order: string[]) => [
   ...names.filter((name) => !order.includes(name)),
 ];
 
-// Shows extracted values: plain fields, then parties, then line items.
-export function Fields({
-  fields,
-  lines,
-  total,
-  turn,
-}: {
-  fields: Field[];
-  lines: Field[][];
-  total: number;
-  turn: ((page: number) => void) | null;
-}) {
-  const stated = fields.filter(isStated);
-  const currency = stated.find(({ path }) => path === "currency")?.value ?? null;
-  const money = typeof currency === "string" ? currency : null;
-  if (!stated.length && !lines.length) {
+// Returns the currency of a document's amounts, or null if none is stated.
+function currencyOf({ fields }: ExtractedDocument) {
+  const currency = fields.find(({ path }) => path === "currency")?.value ?? null;
+  return typeof currency === "string" ? currency : null;
+}
+
+// Shows extracted values: plain fields, then parties.
+export function Fields({ doc, turn }: { doc: ExtractedDocument; turn: ((page: number) => void) | null }) {
+  const stated = doc.fields.filter(isStated);
+  if (!stated.length && !doc.lines.length) {
     return (
       <section aria-labelledby="fields">
         <h2 id="fields">Extracted fields</h2>
@@ -83,6 +117,7 @@ export function Fields({
       </section>
     );
   }
+  const currency = currencyOf(doc);
   const groups = [...new Set(stated.map(({ path }) => path.split(".").slice(0, -1).join(".")))].sort(
     (one, other) => Number(Boolean(one)) - Number(Boolean(other)),
   );
@@ -96,27 +131,35 @@ export function Fields({
           : groupFields.map(nameOf).sort((one, other) => headerRank(one) - headerRank(other));
         return (
           <>
-            {group && <h3>{toLabel(group)}</h3>}
+            {group && <h3>{partyLabel(group, doc.type)}</h3>}
             <dl class="extracted-fields">
               {names
                 .flatMap((name) => groupFields.filter((one) => nameOf(one) === name).slice(0, 1))
                 .map((field) => (
-                  <FieldRow field={field} currency={money} turn={turn} />
+                  <FieldRow field={field} currency={currency} turn={turn} />
                 ))}
             </dl>
           </>
         );
       })}
-      {lines.length > 0 && (
-        <>
-          <h3>Line items</h3>
-          <LineTable lines={lines} currency={money} />
-          {total > lines.length && (
-            <p class="muted">
-              The first {formatNumber(lines.length)} of {formatNumber(total)} line items are shown.
-            </p>
-          )}
-        </>
+    </section>
+  );
+}
+
+// Shows the line items as a table of the page's full width.
+export function LineItems({ doc }: { doc: ExtractedDocument }) {
+  const { lines, lines_total: total } = doc;
+  if (!lines.length) {
+    return null;
+  }
+  return (
+    <section aria-labelledby="line-items">
+      <h2 id="line-items">Line items</h2>
+      <LineTable lines={lines} currency={currencyOf(doc)} />
+      {total > lines.length && (
+        <p class="muted">
+          The first {formatNumber(lines.length)} of {formatNumber(total)} line items are shown.
+        </p>
       )}
     </section>
   );
@@ -138,7 +181,7 @@ function FieldRow({
   const { confidence, page } = field;
   return (
     <div>
-      <dt>{toLabel(nameOf(field))}</dt>
+      <dt>{labelOf(nameOf(field))}</dt>
       <dd>
         {formatValue(field, currency)}
         {confidence !== null && confidence < SHOWN_BELOW && (
@@ -169,13 +212,13 @@ function LineTable({ lines, currency }: { lines: Field[][]; currency: string | n
   const rows = lines.map((line) => new Map(line.filter(isStated).map((field) => [nameOf(field), field])));
   const columns = sortNames([...new Set(rows.flatMap((row) => [...row.keys()]))], COLUMNS);
   return (
-    <div class="scrollable" tabindex={0} role="region" aria-label="Line items">
+    <div class="scrollable" tabindex={0} role="region" aria-label="Table of line items">
       <table class="rows">
         <thead>
           <tr>
             {columns.map((column) => (
               <th scope="col" class={alignmentOf(column)}>
-                {toLabel(column)}
+                {labelOf(column)}
               </th>
             ))}
           </tr>
@@ -186,7 +229,7 @@ function LineTable({ lines, currency }: { lines: Field[][]; currency: string | n
               {columns.map((column) => {
                 const field = row.get(column);
                 return (
-                  <td data-label={toLabel(column)} class={alignmentOf(column)}>
+                  <td data-label={labelOf(column)} class={alignmentOf(column)}>
                     {field && formatValue(field, currency)}
                   </td>
                 );

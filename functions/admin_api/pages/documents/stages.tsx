@@ -6,7 +6,7 @@ import type { Option } from "../ui/filters";
 
 type Stage = Schemas["DocumentStage"];
 
-const NAMES = { source: "Acquisition", ingestion: "Extraction", matching: "Matching", output: "Result delivery" };
+const NAMES = { source: "Receipt of file", ingestion: "Extraction", matching: "Matching", output: "Result delivery" };
 const UNFINISHED: Stage["state"][] = ["failed", "in-progress", "pending"]; // most important first
 
 // Returns the stage that determines the document's state.
@@ -44,7 +44,7 @@ export function Stages({ stages }: { stages: Stage[] }) {
     <ol class="stages" aria-label="Stages">
       {stages.map(({ stage, state, reason }) => (
         <li>
-          <b>{NAMES[stage]}</b> {state === "none" ? <span class="muted">not started</span> : <Status status={state} />}
+          <b>{NAMES[stage]}</b> {state === "none" ? <span class="muted">Not started</span> : <Status status={state} />}
           {reason && <p class={state === "failed" ? "failure" : "muted"}>{reason}</p>}
         </li>
       ))}
@@ -54,14 +54,14 @@ export function Stages({ stages }: { stages: Stage[] }) {
 
 // Options for the list's filter: API names and labels.
 export const STAGE_LABELS: Option[] = [
-  ["source:failed", "acquisition failed"],
-  ["ingestion:pending", "waiting for extraction"],
-  ["ingestion:in-progress", "being extracted"],
-  ["ingestion:failed", "extraction failed"],
-  ["matching:pending", "waiting for matching"],
-  ["matching:in-progress", "being matched"],
-  ["matching:succeeded", "matched"],
-  ["matching:skipped", "nothing to match"],
-  ["matching:failed", "matching failed"],
-  ["output:failed", "result delivery failed"],
+  ["source:failed", "Receipt of file failed"],
+  ["ingestion:pending", "Waiting for extraction"],
+  ["ingestion:in-progress", "Being extracted"],
+  ["ingestion:failed", "Extraction failed"],
+  ["matching:pending", "Waiting for matching"],
+  ["matching:in-progress", "Being matched"],
+  ["matching:succeeded", "Matched"],
+  ["matching:skipped", "Nothing to match"],
+  ["matching:failed", "Matching failed"],
+  ["output:failed", "Result delivery failed"],
 ];

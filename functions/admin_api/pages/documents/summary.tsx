@@ -44,6 +44,13 @@ export function documentTitle(doc: NamedDocument) {
   return `${toLabel(doc.type)} ${doc.number ?? shortId(doc.id)}`;
 }
 
+// Returns a document's title within a sentence, for example "purchase order 4500002784". `details` are appended.
+export function documentName(doc: NamedDocument, ...details: (string | null | undefined)[]) {
+  const title = documentTitle(doc);
+  const stated = details.filter(Boolean).join(", ");
+  return `${title[0].toLowerCase()}${title.slice(1)}${stated && ` (${stated})`}`;
+}
+
 export function DocumentLink({ doc, tenant }: { doc: NamedDocument; tenant: string | null }) {
   if (!doc.type) {
     return <span class="muted">{documentTitle(doc)}</span>;
@@ -76,13 +83,13 @@ export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo;
   return (
     <dl class="document-facts">
       {SIDE_BY_SIDE.map(([name, key]) => {
-        const value = key === "date" ? formatDay(doc.date ?? null) : doc[key];
+        const value = key === "date" ? formatDay(doc.date) : doc[key];
         const isEqual = comparedWith && value && key !== "file" && comparedWith[key] === doc[key];
         return (
           <div>
             <dt>{name}</dt>
             <dd>
-              {value ?? <span class="muted">not stated</span>}
+              {value ?? <span class="muted">Not stated</span>}
               {isEqual && (
                 <>
                   {" "}

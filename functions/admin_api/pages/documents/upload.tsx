@@ -5,13 +5,14 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type Schemas, send } from "../api";
 import { hasRole } from "../roles";
 import { navigate } from "../router";
+import { Status } from "../ui/components";
 import { formatNumber } from "../ui/format";
 
 type Upload = {
   id: number;
   file: File;
   tenant: string;
-  state: keyof typeof STATE_LABELS;
+  state: keyof typeof STATES;
   sent: number;
   message: string;
 };
@@ -212,7 +213,12 @@ export function AddDocuments({ tenant }: { tenant: string | null }) {
   );
 }
 
-const STATE_LABELS = { waiting: "Waiting", sending: "Uploading", stored: "Uploaded", failed: "Failed" };
+const STATES = {
+  waiting: <Status status="pending" label="Waiting" />,
+  sending: <Status status="in-progress" label="Uploading" />,
+  stored: <Status status="succeeded" label="Uploaded" />,
+  failed: <Status status="failed" />,
+};
 
 function UploadList() {
   const all = useUploads();
@@ -269,10 +275,10 @@ function UploadRow({ upload }: { upload: Upload }) {
     <li class={state}>
       <span class="file">{file.name}</span>
       <span class="upload-status">
-        {STATE_LABELS[state]}{" "}
+        {STATES[state]}{" "}
         {state === "sending" && <progress max="1" value={sent} aria-label={`Upload of ${file.name}`}></progress>}
         {state === "stored" && <a href={navigate.href("documents", { tenant, search: file.name })}>Show document</a>}
-        {state === "failed" && (
+        {state === "failed" && file.size > 0 && (
           <button type="button" class="small" onClick={retry}>
             Retry
           </button>

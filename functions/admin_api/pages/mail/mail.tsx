@@ -1,4 +1,4 @@
-// Mail that failed DMARC: operators release or reject it, and admins set the tenant's policy.
+// Emails that failed DMARC: operators release or reject it, and admins set the tenant's policy.
 
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, send, useQuery } from "../api";
@@ -13,6 +13,7 @@ import {
   Loading,
   Notice,
   Pagination,
+  Status,
   SuccessNotice,
   useTitle,
 } from "../ui/components";
@@ -28,7 +29,12 @@ type HeldMail = Schemas["HeldMail"];
 type Action = keyof typeof ACTIONS;
 type ListFilter = ReturnType<typeof filterFrom>;
 
-const STATES: Record<string, string> = { held: "on hold", released: "released", rejected: "rejected" };
+const STATES: Record<string, string> = { held: "On hold", released: "Released", rejected: "Rejected" };
+const TITLES: Record<string, string> = {
+  held: "Emails on hold",
+  released: "Released emails",
+  rejected: "Rejected emails",
+};
 const ACTIONS = {
   release: {
     key: "e",
@@ -63,7 +69,8 @@ export function Mail() {
   const filter = filterFrom(useRoute());
   const [dialog, setDialog] = useState<{ action: Action; mail: HeldMail } | null>(null);
   const [notice, setNotice] = useState<{ sentence: string; at: number } | null>(null);
-  useTitle("Mail on hold");
+  const title = TITLES[filter.hold];
+  useTitle(title);
   const { data, error, busy, reload } = useQuery<Schemas["HeldMailPage"]>(["admin/mail", filter], {
     every: filter.cursor ? 0 : POLL_FAST_SECONDS,
   });
@@ -75,11 +82,14 @@ export function Mail() {
   };
   return (
     <>
-      <h1>Mail on hold</h1>
-      <p class="lead">Mail that failed DMARC. The sender may be forged, so call the supplier before you release any.</p>
+      <h1>{title}</h1>
+      <p class="lead">
+        Emails whose sender could not be verified (DMARC).
+        {filter.hold === "held" && " The sender may be forged, so call the supplier before you release one."}
+      </p>
       {notice && <SuccessNotice key={notice.at}>{notice.sentence}</SuccessNotice>}
       <Policy answer={policy} done={(sentence) => done(sentence, policy.reload)} />
-      <form class="filter" role="search" aria-label="Mail" onSubmit={(event) => event.preventDefault()}>
+      <form class="filter" role="search" aria-label="Emails" onSubmit={(event) => event.preventDefault()}>
         <Choice
           title="Status"
           value={filter.hold}
@@ -89,11 +99,11 @@ export function Mail() {
       </form>
       {error && <ErrorNotice error={error} reload={reload} />}
       {data ? (
-        <section aria-label="Mail" aria-busy={busy}>
+        <section aria-label="Emails" aria-busy={busy}>
           <Rows filter={filter} data={data} decide={(action, mail) => setDialog({ action, mail })} />
         </section>
       ) : (
-        !error && <Loading subject="mail" />
+        !error && <Loading subject="emails" />
       )}
       {dialog && <DecideDialog {...dialog} close={() => setDialog(null)} reload={reload} done={done} />}
     </>
@@ -143,7 +153,7 @@ function Rows({
           ))}
         </tbody>
       </table>
-      {isHeld && !decides && <p class="muted">Releasing or rejecting mail requires the operator role.</p>}
+      {isHeld && !decides && <p class="muted">Releasing or rejecting an email requires the operator role.</p>}
       <Pagination
         newest={filter.cursor && hrefOf({ ...filter, cursor: "" })}
         older={data.next_cursor && hrefOf({ ...filter, cursor: data.next_cursor })}
@@ -181,10 +191,10 @@ function Row({
         <Time at={mail.received_at} />
       </td>
       <td data-label="From" class="wrap-anywhere">
-        {mail.sender ?? <span class="muted">not stated</span>}
+        {mail.sender ?? <span class="muted">Not stated</span>}
       </td>
       <td data-label="Subject" class="wrap-anywhere">
-        {mail.subject ?? <span class="muted">none</span>}
+        {mail.subject ?? <span class="muted">None</span>}
       </td>
       <td data-label="Sender check">{resultsOf(mail)}</td>
       {last && (
@@ -203,7 +213,8 @@ function Row({
             </span>
           ) : (
             <>
-              {STATES[mail.hold]} <a href={navigate.href("audit", { tenant, target: mail.id })}>Audit trail</a>
+              <Status status={mail.hold} label={STATES[mail.hold]} />{" "}
+              <a href={navigate.href("audit", { tenant, target: mail.id })}>Audit trail</a>
             </>
           )}
         </td>
@@ -232,8 +243,8 @@ function DecideDialog({
       done(`The email from ${senderOf(mail)} ${sentence}`);
     });
   const facts: Fact[] = [
-    ["From", mail.sender ?? "not stated"],
-    ["Subject", mail.subject ?? "none"],
+    ["From", mail.sender ?? "Not stated"],
+    ["Subject", mail.subject ?? "None"],
     ["Received", <Time at={mail.received_at} />],
     ["Sender check", resultsOf(mail)],
   ];
@@ -247,10 +258,10 @@ function DecideDialog({
 
 function EmptyList({ filter }: { filter: ListFilter }) {
   if (filter.cursor) {
-    return <Notice title="No more mail">There is no older mail with this status.</Notice>;
+    return <Notice title="No more emails">There are no older emails with this status.</Notice>;
   }
   if (filter.hold === "held") {
-    return <Notice title="No mail is on hold">Mail that the policy puts on hold appears here automatically.</Notice>;
+    return <Notice title="No emails on hold">Emails that the policy puts on hold appear here automatically.</Notice>;
   }
-  return <Notice title="No mail">No mail has been {STATES[filter.hold]} yet.</Notice>;
+  return <Notice title="No emails">No emails have been {filter.hold} yet.</Notice>;
 }

@@ -1,4 +1,4 @@
-// The tenant's policy for mail that fails DMARC, and the dialog that changes it.
+// The tenant's policy for emails that fail DMARC, and the dialog that changes it.
 
 import { useState } from "preact/hooks";
 import { type ApiError, type QueryResult, type Schemas, send } from "../api";
@@ -12,7 +12,7 @@ type MailPolicy = Schemas["MailPolicy"];
 const POLICIES: Record<Choice, [name: string, meaning: string]> = {
   hold: ["On hold", "An operator releases or rejects each email."],
   reject: ["Rejected", "Attachments are not processed."],
-  accept: ["Accepted", "Attachments are processed like those of any other mail, even if an invoice is forged."],
+  accept: ["Accepted", "Attachments are processed like those of any other email, even if an invoice is forged."],
 };
 const POLICY_LIST = Object.entries(POLICIES) as [Choice, [name: string, meaning: string]][];
 
@@ -35,7 +35,7 @@ export function Policy({
   return (
     <section class="policy" aria-label="Policy">
       <p>
-        Policy for mail that fails DMARC: <b>{name}</b>. <span class="muted">{meaning}</span>
+        Policy for emails that fail DMARC: <b>{name}</b>. <span class="muted">{meaning}</span>
       </p>
       {hasRole("admin") && (
         <button type="button" onClick={() => setOpen(true)}>
@@ -78,9 +78,9 @@ function PolicyDialog({
   return (
     <Dialog title="Change the policy" close={close} busy={busy}>
       <form onSubmit={submit}>
-        <p>The policy applies to mail received from now on.</p>
+        <p>The policy applies to emails received from now on.</p>
         <fieldset class="policies">
-          <legend>Mail that fails DMARC is</legend>
+          <legend>Emails that fail DMARC are</legend>
           {POLICY_LIST.map(([policy, [name, meaning]]) => (
             <label class="choice">
               <input

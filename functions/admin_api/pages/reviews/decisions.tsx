@@ -1,27 +1,49 @@
 // Dialogs for decisions: merge or split clusters, accept or dispute a variance.
 
 import { useEffect, useState } from "preact/hooks";
-import { type Schemas, send } from "../api";
+import { type ApiError, type Schemas, send } from "../api";
+import { currentSession } from "../current_session";
 import { documentTitle, type NamedDocument } from "../documents/summary";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
+import { Time } from "../ui/format";
+import { UserName } from "../ui/user_name";
 
 type DecisionProps = { done: () => void; close: () => void; reload: () => void };
 
-// Tracks the ids of decisions that a new one supersedes: known decisions and, after a conflict, another reviewer's.
-export function useSuperseded(known: number[] = []) {
-  const [ids, setIds] = useState(known);
-  const [before] = useState(known.length);
-  const note = (error: Error) => {
-    const found = /\(decision (\d+)\)/.exec(error.message);
-    if (found) {
-      setIds((others) => [...others, Number(found[1])]);
-    }
-  };
-  return { ids, note, isNew: ids.length > before };
-}
+type EarlierDecision = { id: number; verdict: string; by: string; at: string };
 
-export const overrideLabel = (verb: string, { isNew }: { isNew: boolean }) => (isNew ? `${verb} anyway` : verb);
+// Tracks the decisions that a new one supersedes: known decisions and, after a conflict, another reviewer's.
+// `button`: label of the button for the new decision. `notice`: sentences about the superseded decisions.
+export function useSuperseded(button: string, verdict: string, known: EarlierDecision[] = []) {
+  const [first] = useState(known);
+  const [found, setFound] = useState<EarlierDecision[]>([]);
+  const note = ({ decision }: ApiError) => {
+    if (!decision) {
+      return;
+    }
+    const isOwn = decision.by === currentSession().claims.sub;
+    if (decision.verdict === verdict) {
+      throw new Error(`${isOwn ? "You" : "Someone else"} already ${verdict} this. No change is needed.`);
+    }
+    setFound((others) => [...others, decision]);
+    const conflict = isOwn
+      ? "You decided this before. Check your decision"
+      : "Someone else decided this first. Check their decision";
+    throw new Error(`${conflict}, then ${button.toLowerCase()} anyway or cancel.`);
+  };
+  const decisions = [...first, ...found];
+  return {
+    ids: decisions.map(({ id }) => id),
+    note,
+    button: found.length ? `${button} anyway` : button,
+    notice: decisions.map(({ verdict, by, at }) => (
+      <p class="muted">
+        Replaces an earlier decision: <UserName value={by} /> {verdict} this on <Time at={at} />.
+      </p>
+    )),
+  };
+}
 
 // Notice about the last decision, shown on the next page.
 let nextNotice: { sentence: string; href: string } | null = null;
@@ -51,7 +73,7 @@ export function DecisionNotice() {
 export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
   const [other, setOther] = useState("");
   const [exact, setExact] = useState(false);
-  const superseded = useSuperseded();
+  const superseded = useSuperseded("Merge", "confirmed");
   const submit = (reason: string) =>
     refetchOnConflict(
       reload,
@@ -70,7 +92,7 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
   return (
     <NoteDialog
       title="Merge with another document"
-      verb={overrideLabel("Merge", superseded)}
+      verb={superseded.button}
       label="Reason"
       isRequired={false}
       act={submit}
@@ -99,13 +121,14 @@ export function MergeDialog({ doc, done, close, reload }: DecisionProps & { doc:
           Link exactly these two documents, not the best-matching pair from the two clusters
         </label>
       </p>
+      {superseded.notice}
     </NoteDialog>
   );
 }
 
 // Dialog that removes a document from its cluster.
 export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc: NamedDocument }) {
-  const superseded = useSuperseded();
+  const superseded = useSuperseded("Remove", "rejected");
   const submit = (reason: string) =>
     refetchOnConflict(
       reload,
@@ -122,7 +145,7 @@ export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc:
   return (
     <NoteDialog
       title="Remove from the cluster"
-      verb={overrideLabel("Remove", superseded)}
+      verb={superseded.button}
       label="Reason"
       isRequired={false}
       act={submit}
@@ -132,6 +155,7 @@ export function SplitDialog({ doc, done, close, reload }: DecisionProps & { doc:
         {documentTitle(doc)} is removed from its cluster. All of its matches there are rejected until a reviewer changes
         this decision.
       </p>
+      {superseded.notice}
     </NoteDialog>
   );
 }
@@ -147,7 +171,7 @@ export function DifferenceDialog({
 }: DecisionProps & { cluster: string; variance: Schemas["ClusterVariance"]; verdict: "accept" | "dispute" }) {
   const accepts = verdict === "accept";
   const { document, code, line, expected, actual } = variance;
-  const superseded = useSuperseded();
+  const superseded = useSuperseded(accepts ? "Accept" : "Dispute", accepts ? "accepted" : "disputed");
   const submit = (reason: string) =>
     refetchOnConflict(
       reload,
@@ -169,7 +193,7 @@ export function DifferenceDialog({
   return (
     <NoteDialog
       title={accepts ? "Accept this difference" : "Dispute this difference"}
-      verb={overrideLabel(accepts ? "Accept" : "Dispute", superseded)}
+      verb={superseded.button}
       label="Reason"
       isRequired={false}
       act={submit}
@@ -182,6 +206,7 @@ export function DifferenceDialog({
           : "The difference stays open, even if it is within tolerance."}{" "}
         Your name is stored with the decision.
       </p>
+      {superseded.notice}
     </NoteDialog>
   );
 }

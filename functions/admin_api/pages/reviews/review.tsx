@@ -2,26 +2,30 @@
 
 import { useState } from "preact/hooks";
 import { POLL_FAST_SECONDS, type Schemas, send, useQuery } from "../api";
-import { DocumentFacts, DocumentLink, documentTitle } from "../documents/summary";
+import { DocumentFacts, DocumentLink, documentName, documentTitle } from "../documents/summary";
 import { hasRole } from "../roles";
 import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components";
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
 import { barSpan, EvidenceList, MatchScore, type Span } from "../ui/evidence";
-import { formatPercent, shortId, Time, toLabel } from "../ui/format";
+import { formatDay, formatPercent, Time, toLabel } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
-import { announceNext, DecisionNotice, MergeDialog, overrideLabel, useSuperseded } from "./decisions";
+import { announceNext, DecisionNotice, MergeDialog, useSuperseded } from "./decisions";
 import { type AmbiguousMatch, queueFilter, queueUrl, type ReviewFilter, STATES } from "./reviews";
 
 type ReviewDetail = Omit<Schemas["Review"], "ambiguous_matches"> & { ambiguous_matches: AmbiguousMatch[] };
 type Candidate = Schemas["Candidate"];
+type ReviewDocument = Schemas["ReviewDocument"];
+type Decision = Schemas["Decision"];
+type Begin = (act: Verb, others: ReviewDocument[]) => void;
 type Verb = keyof typeof VERBS;
 
 const QUEUE_SHOWN = 100;
 const MAX_SHORTCUTS = 9; // for candidates
 const VERBS = { confirm: ["Confirm", "confirmed"], reject: ["Reject", "rejected"] };
+const ACTS: Record<string, Verb> = { confirmed: "confirm", rejected: "reject" };
 
 // Returns the previous and next documents in the queue, and this document's position.
 function useNeighbors(queue: ReviewFilter, id: string) {
@@ -108,31 +112,37 @@ function Question({
 }) {
   const candidates = review.ambiguous_matches.flatMap((ambiguous) => ambiguous.candidates);
   const [chosen, setChosen] = useState(0);
-  const [dialog, setDialog] = useState<{ act: "merge" } | { act: Verb; others: Candidate[] } | null>(null);
-  const at = Math.min(chosen, candidates.length - 1);
+  const [dialog, setDialog] = useState<{ act: "merge" } | { act: Verb; others: ReviewDocument[] } | null>(null);
+  const isOpen = review.state === "open";
+  const at = isOpen ? Math.min(chosen, candidates.length - 1) : -1; // selected candidate
   const canDecide = hasRole("operator");
-  const begin = (act: Verb, others: Candidate[]) => others.length && setDialog({ act, others });
+  const begin: Begin = (act, others) => others.length && setDialog({ act, others });
+  const documents = candidates.map((candidate) => candidate.document);
+  const selected = documents.filter((_, place) => place === at);
+  const decided = decidedDocuments(review, documents);
   const choices = candidates.slice(0, MAX_SHORTCUTS).map((candidate, place) => ({
     key: String(place + 1),
     label: `Select ${documentTitle(candidate.document)}`,
     act: () => setChosen(place),
   }));
   const deciding = [
-    { key: "c", label: "Confirm the selected candidate", act: () => begin("confirm", candidates.slice(at, at + 1)) },
-    { key: "r", label: "Reject the selected candidate", act: () => begin("reject", candidates.slice(at, at + 1)) },
-    { key: "a", label: "Reject all candidates", act: () => begin("reject", candidates) },
-    { key: "m", label: "Merge with another document", act: () => setDialog({ act: "merge" }) },
+    { key: "c", label: "Confirm the selected candidate", act: () => begin("confirm", selected) },
+    { key: "r", label: "Reject the selected candidate", act: () => begin("reject", selected) },
+    { key: "a", label: "Reject all candidates", act: () => begin("reject", documents) },
   ];
-  useShortcuts([...choices, ...(canDecide ? deciding : [])]);
+  const merging = { key: "m", label: "Merge with another document", act: () => setDialog({ act: "merge" }) };
+  useShortcuts([...(isOpen ? choices : []), ...(isOpen && canDecide ? deciding : []), ...(canDecide ? [merging] : [])]);
   const close = () => setDialog(null);
   let number = 0;
   return (
     <>
-      {review.ambiguous_matches.map((ambiguous) => (
+      {(review.ambiguous_matches.length ? review.ambiguous_matches : [NO_CANDIDATES]).map((ambiguous, place) => (
         <section class="ambiguous-match" aria-label="Possible matches">
-          <p class="review-reason">
-            {[ambiguous.reason || reasonOf(ambiguous), ambiguous.llm_skip_reason].filter(Boolean).join(" ")}
-          </p>
+          {isOpen && (
+            <p class="review-reason">
+              {[ambiguous.reason || reasonOf(ambiguous), ambiguous.llm_skip_reason].filter(Boolean).join(" ")}
+            </p>
+          )}
           <div class="side-by-side">
             <article class="card">
               <h2>
@@ -141,6 +151,16 @@ function Question({
               </h2>
               <DocumentFacts doc={review.document} />
             </article>
+            {place === 0 &&
+              decided.map((decision) => (
+                <DecidedCard
+                  key={decision.document.id}
+                  decision={decision}
+                  review={review}
+                  begin={begin}
+                  canDecide={canDecide}
+                />
+              ))}
             {ambiguous.candidates.map((candidate) => {
               const ownNumber = number++;
               return (
@@ -152,22 +172,26 @@ function Question({
                   span={barSpan(ambiguous.candidates.map((one) => one.evidence))}
                   isChosen={ownNumber === at}
                   choose={() => setChosen(ownNumber)}
-                  begin={(act) => begin(act, [candidate])}
+                  begin={begin}
                   canDecide={canDecide}
                 />
               );
             })}
           </div>
           {ambiguous.other_candidates && ambiguous.other_candidates.length > 0 && (
-            <p class="muted">{ambiguous.other_candidates.length} weaker candidates are not shown.</p>
+            <p class="muted">
+              {ambiguous.other_candidates.length === 1
+                ? "1 weaker candidate is not shown."
+                : `${ambiguous.other_candidates.length} weaker candidates are not shown.`}
+            </p>
           )}
         </section>
       ))}
       {canDecide ? (
         <p class="buttons">
-          {candidates.length > 1 && (
-            <button type="button" onClick={() => begin("reject", candidates)}>
-              Reject all
+          {isOpen && candidates.length > 1 && (
+            <button type="button" onClick={() => begin("reject", documents)}>
+              Reject all…
             </button>
           )}
           <button type="button" onClick={() => setDialog({ act: "merge" })}>
@@ -210,6 +234,80 @@ const reasonOf = (ambiguous: AmbiguousMatch) =>
     ? `This document references number ${ambiguous.number}, but the document with that number may be the wrong one.`
     : "The best candidate is uncertain.";
 
+const NO_CANDIDATES: AmbiguousMatch = { candidates: [] };
+
+// Returns the latest decisions about documents that are not candidates. Later decisions replace earlier ones.
+const decidedDocuments = (review: ReviewDetail, candidates: ReviewDocument[]) =>
+  [...new Map(review.decisions.map((one) => [one.document.id, one])).values()].filter(
+    ({ document }) => !candidates.some((candidate) => candidate.id === document.id),
+  );
+
+function Verdict({ decision: { verdict, by, at } }: { decision: Decision }) {
+  return (
+    <>
+      <Status status={verdict} />{" "}
+      <span class="muted">
+        by <UserName value={by} />, <Time at={at} />
+      </span>
+    </>
+  );
+}
+
+// Buttons for the decisions about a document, except `last`, the latest one.
+function DecisionButtons({
+  doc,
+  last,
+  isPrimary = false,
+  begin,
+}: {
+  doc: ReviewDocument;
+  last: Decision | null;
+  isPrimary?: boolean;
+  begin: Begin;
+}) {
+  const acts = (Object.keys(VERBS) as Verb[]).filter((act) => act !== ACTS[last?.verdict ?? ""]);
+  return (
+    <p class="buttons">
+      {acts.map((act) => (
+        <button type="button" class={isPrimary && act === "confirm" ? "primary" : ""} onClick={() => begin(act, [doc])}>
+          {VERBS[act][0]}…
+        </button>
+      ))}
+    </p>
+  );
+}
+
+// A document about which a reviewer decided. The decision can be changed.
+function DecidedCard({
+  decision,
+  review,
+  begin,
+  canDecide,
+}: {
+  decision: Decision;
+  review: ReviewDetail;
+  begin: Begin;
+  canDecide: boolean;
+}) {
+  const { document: doc } = decision;
+  return (
+    <article class="card">
+      <h2>
+        <span class="card-label">
+          <Verdict decision={decision} />
+        </span>{" "}
+        <DocumentLink doc={doc} tenant={review.tenant} />
+      </h2>
+      {doc.type && (
+        <>
+          <DocumentFacts doc={doc} comparedWith={review.document} />
+          {canDecide && <DecisionButtons doc={doc} last={decision} begin={begin} />}
+        </>
+      )}
+    </article>
+  );
+}
+
 function CandidateCard({
   candidate,
   number,
@@ -226,50 +324,35 @@ function CandidateCard({
   span: Span;
   isChosen: boolean;
   choose: () => void;
-  begin: (act: Verb) => void;
+  begin: Begin;
   canDecide: boolean;
 }) {
   const doc = candidate.document;
   const last = lastDecision(review, doc.id);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: the keys 1 to 9 select candidates.
-    <article class="card candidate" aria-current={isChosen ? "true" : undefined} onFocusIn={choose} onClick={choose}>
+    <article class="card" aria-current={isChosen ? "true" : undefined} onFocusIn={choose} onClick={choose}>
       <h2>
-        <kbd>{number + 1}</kbd> <DocumentLink doc={doc} tenant={review.tenant} />
-        <span class="probability">{formatPercent(candidate.probability)}</span>
+        {review.state === "open" ? <kbd>{number + 1}</kbd> : <span class="card-label">Candidate</span>}{" "}
+        <DocumentLink doc={doc} tenant={review.tenant} />
+        <span class="probability">{formatPercent(candidate.probability)} match</span>
       </h2>
       <DocumentFacts doc={doc} comparedWith={review.document} />
       <EvidenceList evidence={candidate.evidence} />
       <MatchScore match={candidate} span={span} caption={`Evidence for ${documentTitle(doc)}`} />
       {last && (
         <p>
-          <Status status={last.verdict} />{" "}
-          <span class="muted">
-            by <UserName value={last.by} />, <Time at={last.at} />
-          </span>
+          <Verdict decision={last} />
         </p>
       )}
-      {canDecide && (
-        <p class="buttons">
-          {last?.verdict !== "confirmed" && (
-            <button type="button" class={isChosen ? "primary" : ""} onClick={() => begin("confirm")}>
-              Confirm
-            </button>
-          )}
-          {last?.verdict !== "rejected" && (
-            <button type="button" onClick={() => begin("reject")}>
-              Reject
-            </button>
-          )}
-        </p>
-      )}
+      {canDecide && <DecisionButtons doc={doc} last={last} isPrimary={isChosen} begin={begin} />}
     </article>
   );
 }
 
 // Returns the last decision about the document under review and another document, or null.
 const lastDecision = (review: ReviewDetail, other: string) =>
-  review.decisions.findLast((one) => one.documents.includes(other)) ?? null;
+  review.decisions.findLast((one) => one.document.id === other) ?? null;
 
 function DecideDialog({
   decision,
@@ -278,7 +361,7 @@ function DecideDialog({
   close,
   reload,
 }: {
-  decision: { act: Verb; others: Candidate[] };
+  decision: { act: Verb; others: ReviewDocument[] };
   review: ReviewDetail;
   done: (sentence: string) => void;
   close: () => void;
@@ -286,11 +369,11 @@ function DecideDialog({
 }) {
   const { act, others } = decision;
   const [verb, was] = VERBS[act];
-  const before = others.map((one) => lastDecision(review, one.document.id)).filter((one) => one !== null);
-  const superseded = useSuperseded(before.map((one) => one.id));
-  const names = others.map((one) => documentTitle(one.document)).join(", ");
-  const fields =
-    act === "confirm" ? { document: others[0].document.id } : { documents: others.map((one) => one.document.id) };
+  const before = others.map((one) => lastDecision(review, one.id)).filter((one) => one !== null);
+  const superseded = useSuperseded(verb, was, before);
+  const names = others.map((one) => documentName(one)).join(", ");
+  const described = others.map((one) => documentName(one, formatDay(one.date), one.total)).join(" or ");
+  const fields = act === "confirm" ? { document: others[0].id } : { documents: others.map((one) => one.id) };
   const submit = (reason: string) =>
     refetchOnConflict(
       reload,
@@ -307,20 +390,16 @@ function DecideDialog({
   return (
     <NoteDialog
       title={act === "confirm" ? "Confirm the match" : "Reject the match"}
-      verb={overrideLabel(verb, superseded)}
+      verb={superseded.button}
       label="Reason"
       isRequired={false}
       act={submit}
       close={close}
     >
       <p>
-        {documentTitle(review.document)} {act === "confirm" ? "matches" : "does not match"} {names}.
+        {documentTitle(review.document)} {act === "confirm" ? "matches" : "does not match"} {described}.
       </p>
-      {before.map((one) => (
-        <p class="muted">
-          Replaces an earlier decision: <UserName value={one.by} /> {one.verdict} this on <Time at={one.at} />.
-        </p>
-      ))}
+      {superseded.notice}
       <p class="muted">The decision applies until a reviewer changes it. Your name is stored with it.</p>
     </NoteDialog>
   );
@@ -330,22 +409,16 @@ function Decisions({ review }: { review: ReviewDetail }) {
   if (!review.decisions.length) {
     return null;
   }
-  const known = new Map(
-    review.ambiguous_matches.flatMap((ambiguous) => ambiguous.candidates.map((one) => [one.document.id, one.document])),
-  );
   return (
     <section aria-labelledby="decisions">
       <h2 id="decisions">Decisions</h2>
       <ol class="timeline">
         {[...review.decisions].reverse().map((one) => {
-          const other = one.documents.find((id) => id !== review.id) ?? review.id;
-          const document = known.get(other);
-          const name = document ? documentTitle(document) : `document ${shortId(other)}`;
           return (
             <li>
               <p>
                 <b>
-                  {toLabel(one.verdict)}: {name}
+                  {toLabel(one.verdict)}: {documentName(one.document, formatDay(one.document.date))}
                 </b>{" "}
                 <span class="muted">
                   by <UserName value={one.by} />, <Time at={one.at} />

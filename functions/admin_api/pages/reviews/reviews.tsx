@@ -2,12 +2,12 @@
 
 import { POLL_FAST_SECONDS, type Schemas, useQuery } from "../api";
 import { currentSession } from "../current_session";
-import { documentTitle, KINDS, Supplier } from "../documents/summary";
+import { documentName, documentTitle, KINDS, Supplier } from "../documents/summary";
 import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { ANY, Choice, type Option } from "../ui/filters";
-import { formatPercent, Time, toLabel } from "../ui/format";
+import { formatDay, formatPercent, Time, toLabel } from "../ui/format";
 import { useRowShortcuts } from "../ui/shortcuts";
 import { DecisionNotice } from "./decisions";
 
@@ -25,9 +25,9 @@ const SHOWN_CANDIDATES = 3;
 type State = Schemas["Review"]["state"];
 
 export const STATES: Record<State, string> = {
-  open: "needs review",
-  decided: "decided by a reviewer",
-  resolved: "no longer ambiguous",
+  open: "Needs review",
+  decided: "Decided by a reviewer",
+  resolved: "No longer ambiguous",
 };
 const PROBABILITIES: Option[] = [ANY, ["0.5", "50% or more"], ["0.8", "80% or more"], ["0.9", "90% or more"]];
 
@@ -147,7 +147,7 @@ function Queue({ filter, data }: { filter: ReviewFilter; data: Schemas["ReviewPa
 export function Row({ review, filter }: { review: Schemas["Review"]; filter: ReviewFilter }) {
   return (
     <tr>
-      <td data-label="Document">
+      <td data-label="Document" class="single-line">
         <a href={queueUrl({ ...filter, cursor: "" }, `reviews/${review.id}`)}>{documentTitle(review.document)}</a>
       </td>
       <td data-label="Supplier">
@@ -167,10 +167,17 @@ export function Row({ review, filter }: { review: Schemas["Review"]; filter: Rev
   );
 }
 
+// Returns the names of the best candidates. Equal names are followed by the documents' dates.
 function candidateNames({ candidates, count }: AmbiguousMatch) {
-  const some = candidates.slice(0, SHOWN_CANDIDATES).map((candidate) => documentTitle(candidate.document));
-  const left = (count ?? candidates.length) - some.length;
-  return [...some, ...(left > 0 ? [`${left} more`] : [])].join(" or ");
+  const shown = candidates.slice(0, SHOWN_CANDIDATES).map((candidate) => candidate.document);
+  const titles = shown.map(documentTitle);
+  const names = shown.map((doc, place) => {
+    const isUnique = titles.indexOf(titles[place]) === titles.lastIndexOf(titles[place]);
+    const name = documentName(doc, isUnique ? null : formatDay(doc.date));
+    return place ? name : `${name[0].toUpperCase()}${name.slice(1)}`;
+  });
+  const left = (count ?? candidates.length) - shown.length;
+  return [...names, ...(left > 0 ? [`${left} more`] : [])].join(" or ");
 }
 
 function EmptyList({ filter }: { filter: ReviewFilter }) {

@@ -101,7 +101,7 @@ export function formatRate(count: number, minutes: number) {
 }
 
 // Formats a day (YYYY-MM-DD). Returns other text unchanged.
-export function formatDay(day: string | null) {
+export function formatDay(day: string | null = null) {
   const moment = new Date(`${day}T00:00:00Z`);
   const format = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
   return day === null || Number.isNaN(moment.getTime()) ? day : format.format(moment);

@@ -18,7 +18,7 @@ from counterfoil.audit import AuditRecord
 from counterfoil.db import Connection
 from counterfoil.delivery.work import OutboxMessage
 from counterfoil.documents import diagnostics
-from counterfoil.documents.review import DecisionContext, DecisionRejected
+from counterfoil.documents.review import DecisionContext, DecisionRejected, EarlierDecision
 from counterfoil.documents.three_way_match import VarianceCode, VarianceDecision, read_document
 from counterfoil.documents.three_way_match.decisions import DecisionLabel, VarianceKey
 from counterfoil.documents.three_way_match.model import DecisionKind, parse_number
@@ -97,12 +97,11 @@ def decide(
     changes = [variance for variance in selected if _is_new(decisions.get(_decision_key(variance)), decision)]
     if not changes:
         current = decisions[_decision_key(selected[0])]
-        return DecisionRejected("changed", f"{current.sentence[:-1]}. No change is needed.")
+        return DecisionRejected("changed", f"{current.sentence[:-1]}. No change is needed.", _earlier(current))
     for previous in (decisions.get(_decision_key(variance)) for variance in changes):
         if previous is not None and not context.may_replace(previous.id):
-            return DecisionRejected(
-                "changed", f"{previous.sentence[:-1]} (decision {previous.id}). Supersede that decision explicitly."
-            )
+            earlier = _earlier(previous)
+            return DecisionRejected("changed", f"{previous.sentence[:-1]}. {earlier.replacement}", earlier)
     common = {"tenant": tenant_id, "decision": decision, "by": context.by, "reason": context.reason, "now": now}
     for variance in changes:
         connection.execute(_INSERT_DECISION, {**variance, **common})
@@ -147,6 +146,10 @@ def _matches_selector(variance: Mapping[str, Any], selector: VarianceSelector) -
             or selector.figures == (parse_number(variance["expected"]), parse_number(variance["actual"]))
         )
     )
+
+
+def _earlier(decision: VarianceDecision) -> EarlierDecision:
+    return EarlierDecision(decision.id, "accepted" if decision.is_accepted else "disputed", decision.by, decision.at)
 
 
 def _is_new(current: VarianceDecision | None, decision: DecisionKind) -> bool:

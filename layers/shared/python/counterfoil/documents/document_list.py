@@ -89,6 +89,10 @@ class DocumentSummary:
             "matched."
         ),
     ]
+    cluster_order_numbers: Annotated[
+        tuple[str, ...],
+        Field(description="Numbers of the cluster's purchase orders, or those that its documents cite; empty if none."),
+    ]
     missing: Annotated[
         tuple[str, ...],
         Field(description="Expected fields that were not found: number, date, supplier, buyer, total."),
@@ -209,6 +213,7 @@ _SUMMARIES = f"""
 SELECT d.id, (SELECT slug FROM tenant WHERE id = d.tenant_id), d.type, d.structured_data, d.file_name,
        d.received_at, d.cluster_id,
        (SELECT c.cluster_status FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
+       (SELECT c.order_numbers FROM cluster_diagnostics c WHERE c.tenant_id = d.tenant_id AND c.id = d.cluster_id),
        ARRAY[{", ".join(STAGE_SQL[stage] for stage in STAGES)}],
        ARRAY[coalesce(a.error, a.skip_reason), coalesce(i.error, i.skip_reason),
              coalesce(d.matching_error, d.matching_skip_reason), output.reason]
@@ -255,7 +260,7 @@ def _values(tenant_id: UUID, filters: DocumentFilter, after: PageCursor | None) 
 
 def _summary(row: Sequence[Any]) -> DocumentSummary:
     """Convert a row of _SUMMARIES."""
-    id_, tenant, kind, data, file_name, received_at, cluster_id, cluster_status, states, reasons = row
+    id_, tenant, kind, data, file_name, received_at, cluster_id, cluster_status, orders, states, reasons = row
     stages = tuple(DocumentStage(*columns) for columns in zip(STAGES, states, reasons, strict=True))
     missing_facts = missing(kind, data)
     if cluster_status is None and "supplier" in missing_facts and states[STAGES.index("matching")] == "skipped":
@@ -268,6 +273,7 @@ def _summary(row: Sequence[Any]) -> DocumentSummary:
         received_at=received_at,
         cluster_id=cluster_id,
         cluster_status=None if cluster_status is None else ClusterStatus(cluster_status),
+        cluster_order_numbers=tuple(orders or ()),
         missing=missing_facts,
         stages=stages,
         dead_letter=None,
@@ -357,6 +363,7 @@ def _failed_files(
             received_at=received_at,
             cluster_id=None,
             cluster_status=None,
+            cluster_order_numbers=(),
             stages=tuple(
                 DocumentStage(stage, _FILE_STATES.get(stage, "none"), error if stage in _FILE_STATES else None)
                 for stage in STAGES

@@ -73,12 +73,29 @@ class DecisionContext:
 
 
 @dataclass(frozen=True)
+class EarlierDecision:
+    """A reviewer's earlier decision about a match or a difference."""
+
+    id: int
+    verdict: Literal["confirmed", "rejected", "accepted", "disputed"]
+    by: str
+    at: datetime
+
+    @property
+    def replacement(self) -> str:
+        """Sentence that explains how to replace the decision."""
+        return f"To replace that decision, add its id {self.id} to overrides, or use --override on the command line."
+
+
+@dataclass(frozen=True)
 class DecisionRejected:
     """Reason why a decision was rejected, in a sentence."""
 
     reason: Literal["gone", "changed"]
     """`gone`: the document or cluster does not exist. `changed`: its state does not permit the decision."""
     message: str
+    decision: EarlierDecision | None = None
+    """Earlier decision with the same verdict, or that the new decision may not replace."""
 
 
 Answer = DecisionApplied | DecisionRejected
@@ -206,12 +223,10 @@ def _rejection_of(
     if pair.a == pair.b:
         return DecisionRejected("changed", "A document cannot match itself. Name two different documents.")
     latest = next((decision for decision in reversed(sql.decisions(connection, pair)) if decision.pair == pair), None)
-    if latest is not None and latest.verdict == verdict:
-        return DecisionRejected("changed", f"{_describe_decision(latest)}. No change is needed.")
-    if latest is not None and not context.may_replace(latest.id):
-        return DecisionRejected(
-            "changed", f"{_describe_decision(latest)} (decision {latest.id}). Supersede that decision explicitly."
-        )
+    if latest is not None and (latest.verdict == verdict or not context.may_replace(latest.id)):
+        earlier = EarlierDecision(latest.id, latest.verdict, latest.by, latest.at)
+        advice = "No change is needed." if latest.verdict == verdict else earlier.replacement
+        return DecisionRejected("changed", f"{_describe_decision(latest)}. {advice}", earlier)
     if not requires_match or latest is not None or pair in matching.list_pairs(connection, pair.a):
         return None
     ambiguous_matches = sql.reviews(connection, pair)
@@ -322,7 +337,7 @@ class ReviewItem:
     tenant: str
     review: Review
     documents: Mapping[UUID, ReviewDocument]
-    """The document and its candidates."""
+    """The document, its candidates and the documents that reviewers decided about."""
     decisions: Sequence[Decision]
     """All reviewers' decisions about the document."""
 
@@ -352,6 +367,9 @@ class ReviewItem:
                 {
                     "id": decision.id,
                     "documents": list(decision.pair),
+                    "document": self._document(
+                        decision.pair.b if decision.pair.a == review.document_id else decision.pair.a
+                    ),
                     "verdict": decision.verdict,
                     "by": decision.by,
                     "reason": decision.reason,
@@ -402,6 +420,7 @@ def _read_items(connection: Connection, slug: str, ids: Collection[UUID]) -> dic
     reviews_by_id = reviews(connection, ids)
     all_decisions = decisions(connection, reviews_by_id)
     document_ids = {id_ for review in reviews_by_id.values() for id_ in (review.document_id, *review.candidates)}
+    document_ids |= {id_ for decision in all_decisions for id_ in decision.pair}
     summaries_by_id = summaries(connection, document_ids)
     return {
         id_: ReviewItem(slug, review, summaries_by_id, [decision for decision in all_decisions if id_ in decision.pair])
