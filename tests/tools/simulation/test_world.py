@@ -45,7 +45,9 @@ def receive(sqs: Sqs, queue: Queue) -> Message:
     return message
 
 
-def test_received_message_is_hidden_until_visibility_timeout_expires(sqs: Sqs, queue: Queue, scheduler: Scheduler) -> None:
+def test_received_message_is_hidden_until_visibility_timeout_expires(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler
+) -> None:
     sqs.put(queue, "{}")
     receive(sqs, queue)
 
