@@ -39,7 +39,7 @@ from functions.admin_api.http import ConflictError, NotFoundError, responses
 routes = Routes()
 NO_REVIEW = "There is no such review."
 MAX_ITEMS = 50
-"""Maximum candidates to reject, or decisions to override, in one request."""
+"""Maximum number of candidates to reject, or of decisions to override, in one request."""
 
 
 class DecisionBody(BaseModel):
