@@ -106,7 +106,7 @@ class Api:
         return response
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield pages with up to `limit` items in total in their `name` fields. Raises the same errors as `send`."""
+        """Yield pages whose `name` fields have up to `limit` items in total. Raises like `send`."""
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
             parameters = {

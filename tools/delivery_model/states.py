@@ -183,7 +183,7 @@ class Work(NamedTuple):
     is_leased: bool = False
     is_due: bool = True
     claims: int = 0
-    """Claims that were committed and not returned."""
+    """Number of claims that were committed and not returned."""
     effects: int = 0
     failures: int = 0
     notifications: int = 0

@@ -214,7 +214,10 @@ def _collect(cloud: Cloud, tenant: Tenant, messages: int, max_concurrent_downloa
 
 
 def _records(cloud: Cloud, ids: set[UUID], messages: int) -> list[Record]:
-    """Return the log records of these documents. Waits up to _LOG_SECONDS for the expected number of records."""
+    """Return the log records of these documents.
+
+    Waits up to _LOG_SECONDS for the expected number of records.
+    """
     deadline = time.monotonic() + _LOG_SECONDS
     while True:
         lines = [line for worker in ("ingestion", "matching") for line in _log_lines(cloud, worker)]

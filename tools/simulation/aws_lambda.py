@@ -59,7 +59,7 @@ class Function:
     environments: list[Environment] = field(default_factory=list)
     started: int = 0
     crashes_until: float = -inf
-    """Processes that start before this time crash."""
+    """Virtual time before which new processes crash at start."""
 
     @property
     def running(self) -> int:

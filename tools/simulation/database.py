@@ -135,7 +135,10 @@ class Store:
         self.admin.execute(self._reset.encode(), prepare=False)
 
     def acquire(self, user: str, setting: str) -> psycopg.Connection[Any]:
-        """Return a real connection. Each user and setting has its own, because PostgreSQL caches plans per session."""
+        """Return a real connection for a user and a setting.
+
+        Each pair has its own connections, because PostgreSQL caches plans per session.
+        """
         free = self._free.setdefault((user, setting), [])
         if free:
             return free.pop()

@@ -159,7 +159,10 @@ class InvariantChecker:
             )
 
     def _after_batch(self, queue: Queue, messages: list[Message]) -> None:
-        """Excuse a reported message's receive if its work item is running elsewhere, or had another message here."""
+        """Excuse a reported message's receive if another message explains it.
+
+        The work item is running elsewhere, or the batch contained another message for it.
+        """
         reported = [message for message in messages if message in queue.messages and message.receives]
         reported = [message for message in reported if message.receives[-1].no_attempt_reason is None]
         if not reported:
