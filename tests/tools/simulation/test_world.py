@@ -67,7 +67,7 @@ def test_fourth_receive_moves_message_to_dead_letter_queue(sqs: Sqs, queue: Queu
     assert [len(message.history) for message in queue.dlq.messages] == [3]
 
 
-def test_outdated_receipt_handle_is_ignored_or_invalid(
+def test_outdated_receipt_handle_may_be_rejected(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -123,7 +123,7 @@ def test_waiting_uses_virtual_time(scheduler: Scheduler) -> None:
     assert woken == [1800]
 
 
-def test_unwinding_a_killed_process_commits_nothing(scheduler: Scheduler) -> None:
+def test_unwinding_a_killed_process_has_no_effects(scheduler: Scheduler) -> None:
     process, effects, ended = Process("victim"), [], []
 
     def work() -> None:

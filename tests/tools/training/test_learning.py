@@ -19,7 +19,7 @@ def two_tenants(tmp_path_factory: pytest.TempPathFactory) -> list[Tenant]:
     return [one for name in "AB" for one in tenants(orders_and_invoices(folder / name, 24, name))]
 
 
-def test_candidate_pairs_exclude_duplicate_invoices(two_tenants: list[Tenant]) -> None:
+def test_blocking_keys_find_true_and_false_pairs(two_tenants: list[Tenant]) -> None:
     pairs = list(two_tenants[0].pairs())
     assert sum(pair.is_match for pair in pairs) == 24  # each order with its own invoice, excluding duplicates
     assert all(pair.child.kind == "invoice" and pair.parent.kind == "purchase_order" for pair in pairs)
@@ -82,6 +82,6 @@ def test_held_out_tenants_are_measured(two_tenants: list[Tenant]) -> None:
     assert metrics.log_loss < 0.5
 
 
-def test_calibration_error_compares_probability_with_outcome() -> None:
+def test_calibration_error_compares_probability_with_labels() -> None:
     assert calibration_error([(0.75, True), (0.75, True), (0.75, True), (0.75, False)]) == pytest.approx(0.0)
     assert calibration_error([(0.95, False), (0.05, False)]) == pytest.approx(0.5)
