@@ -60,7 +60,9 @@ class _Outcome:
 def extract(
     files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Files (XML, PDF, others) or folders.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: one line per file or split document.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: a line per file, and per document in a split file.")
+    ] = False,
     text_only: Annotated[
         bool, typer.Option("--text-only", help="Ignore XML inside PDFs and extract from the pages' text.")
     ] = False,

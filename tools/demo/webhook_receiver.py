@@ -22,7 +22,7 @@ from threading import Lock
 from typing import Any
 
 TOLERANCE_SECONDS = 300
-"""Maximum difference between the time in a signature and now. Recorded requests cannot be replayed later."""
+"""Maximum difference between a signature's time and now, so that a recorded request cannot be replayed later."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 10
 

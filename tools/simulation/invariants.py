@@ -420,7 +420,8 @@ SELECT worker, work_id FROM dead_letter d WHERE metadata #>> '{last_error,type}'
 def _error_types(world: World) -> Iterator[str]:
     """Check that a dead letter reports a lost worker only if the last attempt was never settled."""
     for worker, work_id in world.store.admin.execute(_REPORTED_AS_LOST).fetchall():
-        yield f"the dead letter of {worker} {world.name(work_id)} reports a lost worker, but the last attempt settled"
+        name = world.name(work_id)
+        yield f"the dead letter of {worker} {name} reports a lost worker, but its last attempt was settled"
 
 
 def _leases(world: World, entries: list[Entry]) -> Iterator[str]:

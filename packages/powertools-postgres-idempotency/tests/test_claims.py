@@ -82,7 +82,7 @@ def test_late_result_does_not_end_newer_run(
         late.place(order=ORDER)
 
 
-def test_late_failure_does_not_free_key_of_newer_run(
+def test_late_failure_keeps_key_of_newer_run(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)

@@ -123,7 +123,7 @@ def test_waiting_uses_virtual_time(scheduler: Scheduler) -> None:
     assert woken == [1800]
 
 
-def test_unwinding_a_killed_process_has_no_effects(scheduler: Scheduler) -> None:
+def test_unwinding_a_killed_process_changes_nothing(scheduler: Scheduler) -> None:
     process, effects, ended = Process("victim"), [], []
 
     def work() -> None:
