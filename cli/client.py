@@ -28,7 +28,7 @@ PAGE_SIZE = 100
 """Maximum number of items per page."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 DEFAULT_USER = "counterfoil"
-"""User name if `--by` is omitted and the operating system does not know the user's name."""
+"""User name for commands without `--by`, if the operating system does not know the user's name."""
 UNASSIGNED = "-"
 """Slug that stands for dead letters without a tenant."""
 PROBLEM = "application/problem+json"
@@ -106,7 +106,7 @@ class Api:
         return response
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield pages until their `name` fields have `limit` items in total. Raises like `send`."""
+        """Yield pages whose `name` fields have up to `limit` items in total. Raises like `send`."""
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
             parameters = {

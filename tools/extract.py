@@ -60,7 +60,9 @@ class _Outcome:
 def extract(
     files: Annotated[list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Files (XML, PDF, others) or folders.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON per file.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: a line per file, and per document in a split file.")
+    ] = False,
     text_only: Annotated[
         bool, typer.Option("--text-only", help="Ignore XML inside PDFs and extract from the pages' text.")
     ] = False,
@@ -71,7 +73,7 @@ def extract(
 
     XML is parsed exactly, alone or inside a PDF. Other PDFs are extracted from their pages' text, and the JSON output
     includes evidence for each field: its location and confidence. A PDF that contains several documents is split. Each
-    part has its own line with its first and last page.
+    document has its own line with its first and last page.
 
     Exits with 1 if any file had an error, and with 0 otherwise.
     """
@@ -111,7 +113,7 @@ def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
 
 
 def _outcome(file: Path, part: bytes | None = None, *, text_only: bool) -> tuple[bytes, _Outcome]:
-    """Return the content of a file or part, and its outcome."""
+    """Return the content of a file or part, and its outcome. The content is empty if it cannot be read."""
     started, content, result, error = time.perf_counter(), part or b"", _EMPTY_RESULT, None
     try:
         content = part or _read(file)

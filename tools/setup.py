@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def browser() -> str | None:
-    """Return the path of Chromium, which the console's tests use, or None."""
+    """Return the path of Chromium or Chrome, which the console's tests use, or None."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 

@@ -87,7 +87,7 @@ class ChainError(NamedTuple):
     """The first broken entry in a chain."""
 
     number: int
-    """Number of the changed or missing entry."""
+    """Number of the changed, missing or added entry."""
     reason: str
 
 

@@ -240,7 +240,7 @@ def bulk_retry(  # noqa: PLR0913  # one argument per option
 ) -> None:
     """Retry many pending dead letters at a bounded rate. Without --yes, only count them.
 
-    Dead letters created later are excluded. Each dead letter is retried exactly once, even after a crash.
+    Dead letters created later are excluded. No dead letter is retried twice, even after a crash.
     """
     selection = Selection(dead_letters or (), tenant, task_type, group, since, until, search)
     _run_bulk(context, "retry", selection, BulkOptions(reason, by, rate, canary, yes, wait, as_json))

@@ -313,7 +313,7 @@ class Cloud:
 
 @contextmanager
 def running_cloud(paths: CloudPaths, logs: Path, *, keep: bool) -> Iterator[Cloud]:
-    """Start a cloud for the block. Stop it afterwards, unless `keep` is set or it was already running.
+    """Start a cloud for the block. Stop it afterward, unless `keep` is set or it was already running.
 
     If the block fails, the logs are copied to `logs` before the cloud is stopped.
 

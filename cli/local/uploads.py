@@ -58,7 +58,7 @@ def list_uploads(cloud: Cloud, tenant: Tenant) -> list[Upload]:
 
 
 def list_unassigned_uploads(cloud: Cloud) -> list[Upload]:
-    """Return uploads and mail without a tenant."""
+    """Return up to `_PAGE` uploads and emails without a tenant."""
     with cloud.database.delivery() as connection:
         return list(upload_list.list_unassigned(connection, limit=_PAGE).uploads)
 

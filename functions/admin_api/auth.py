@@ -7,7 +7,7 @@ Each tenant has two token buckets in PostgreSQL, shared by all processes: one fo
 holds up to `burst` tokens and gains `per_second` tokens each second, by the database's clock. Each user also has two
 buckets with PER_USER_SHARE of the tenant's size and rate, so that one user cannot use up the tenant's tokens. A request
 that concerns several tenants takes tokens only from the user's bucket. A change takes one token. A read takes one token
-for each 100 ms of its duration.
+for each 100 ms of its duration, and at least one.
 """
 
 import base64
@@ -275,7 +275,7 @@ def item_id(text: str, not_found: str) -> UUID:
 def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
     """Return the id and slug of the tenant that owns a row, or None if there is no such row.
 
-    Requires the delivery role.     `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
+    Requires the delivery role. `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
     """
     statement = f"SELECT t.id, t.slug FROM {table} o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"  # noqa: S608  # a literal
     return connection.execute(statement, [id_]).fetchone()
@@ -295,7 +295,7 @@ def _id_of(slug: str, database: Database) -> UUID | None:
 PER_USER_SHARE = 0.8
 """Share of a tenant's tokens that one user may take."""
 TOKENS_PER_WRITE = 10
-"""Read tokens that a process takes with one database write."""
+"""Number of read tokens that a process takes with one database write."""
 TOKEN_SECONDS = 0.1
 """Seconds of reading that one token covers."""
 _MAX_USERS = 1000

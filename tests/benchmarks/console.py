@@ -70,7 +70,10 @@ def run(
 
 
 def report(visits: Sequence[Load], alone: Sequence[float]) -> list[str]:
-    """Return a table of p50, p95, and the ratio of p50 to the p50 of the bare page."""
+    """Return a table of p50, p95, and the ratio of p50 to the p50 of the bare page.
+
+    The last line is the maximum number of transferred bytes.
+    """
     unit = median(alone)
     figures = {
         "content displayed": [one.seen for one in visits],

@@ -47,7 +47,7 @@ class Cost:
 
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 200_000,
-    rounds: Annotated[int, typer.Option(min=2, help="Requests per route.")] = 200,
+    rounds: Annotated[int, typer.Option(min=2, help="Number of measurements per route.")] = 200,
 ) -> None:
     """Measure the API handler in one process, without a gateway, and print a table.
 

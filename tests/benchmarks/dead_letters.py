@@ -96,7 +96,7 @@ Call = Callable[[Connection], object]
 
 def run(
     total: Annotated[int, typer.Option("--dead-letters", help="Number of dead letters.")] = 10_000_000,
-    rounds: Annotated[int, typer.Option(help="Measurements per query.")] = 200,
+    rounds: Annotated[int, typer.Option(help="Number of measurements per query.")] = 200,
     folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
 ) -> None:
     """Measure console queries for the largest tenant, and exports of a million dead letters.

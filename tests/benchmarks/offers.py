@@ -253,7 +253,7 @@ def compute_in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds in one process, by method, and the number of users whose offers differ."""
+    """Seconds in one process, by method, and the numbers of users and of users whose offers differ."""
 
     users: int
     computed: float

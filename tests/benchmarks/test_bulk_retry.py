@@ -1,4 +1,4 @@
-"""The bulk retry benchmark detects lost and duplicate retries."""
+"""The bulk retry benchmark detects lost, duplicate and incorrect retries."""
 
 import time
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def test_complete_operation_passes_all_checks(finished_operation: tuple[str, Ope
         ("UPDATE dead_letter SET status = 'ignored' WHERE task_type = 'mail'", "6 unselected dead letters"),
     ],
 )
-def test_lost_or_duplicate_retry_is_a_fault(finished_operation: tuple[str, Operation], statement: str, message: str):
+def test_corrupted_database_is_a_fault(finished_operation: tuple[str, Operation], statement: str, message: str):
     url, operation = finished_operation
     with psycopg.connect(url) as connection:
         connection.execute("ALTER TABLE dead_letter_audit DROP CONSTRAINT IF EXISTS dead_letter_audit_pkey")

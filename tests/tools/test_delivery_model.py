@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 SMALL = Bounds(crashes=2, copies=1, revisions=1)
 """Bounds within which most mutants violate an invariant."""
 COPIES = 2 if "COUNTERFOIL_SOAK_SECONDS" in os.environ else 1
-"""Duplicate messages that SQS may deliver. `make soak` explores two."""
+"""Number of duplicate messages that SQS may deliver. `make soak` explores two."""
 STATES = {1: 43_123, 2: 355_200}
 """Number of reachable states by number of duplicates, with two crashes and one new revision."""
 MUTANT_BOUNDS = {

@@ -49,7 +49,7 @@ def test_json_has_one_line_per_file_in_order(folder: Path):
     assert 0 < invoice["seconds"] < 60
 
 
-def test_unreadable_pdf_has_reason_but_no_error(folder: Path):
+def test_unrecognized_pdf_has_reason_but_no_error(folder: Path):
     result = run("--json", folder / "plain.pdf")
     assert result.exit_code == 0
     (plain,) = lines(result)
@@ -93,7 +93,7 @@ def test_invalid_files_do_not_stop_other_files(folder: Path):
     assert "error" not in hybrid
 
 
-def test_folder_is_read_recursively(tmp_path: Path):
+def test_folder_is_read_recursively_except_hidden_files(tmp_path: Path):
     for name in ("b.xml", "a/c.xml", ".hidden/d.xml", "a/.e.xml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(ubl_invoice())
@@ -103,7 +103,7 @@ def test_folder_is_read_recursively(tmp_path: Path):
     ]
 
 
-def test_text_file_named_pdf_is_rejected(tmp_path: Path):
+def test_text_file_named_pdf_has_its_own_reason(tmp_path: Path):
     (tmp_path / "invoice.PDF").write_bytes(b"Invoice 17")
     (line,) = lines(run("--json", tmp_path / "invoice.PDF"))
     assert line["reason"] == "The file is named .pdf, but it is not a PDF; send the original file."
@@ -118,7 +118,7 @@ def test_oversized_file_is_rejected_without_reading_it(tmp_path: Path, monkeypat
     assert "larger than 100 MiB" in line["error"]
 
 
-def test_file_without_permission_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_file_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(_file: Path) -> bytes:  # root can read everything, so the error is injected
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 

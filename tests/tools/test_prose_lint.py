@@ -45,7 +45,7 @@ def test_phrase_violates_its_rule(value: str, rule: str) -> None:
         "Raises:\n    ValueError: the file is empty\n    TypeError: the file is a folder\n" * 5,
     ],
 )
-def test_plain_english_passes(value: str) -> None:
+def test_plain_english_and_code_pass(value: str) -> None:
     assert rules(value) == []
 
 
@@ -109,7 +109,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_tracked_files_are_checked(repository: Path) -> None:
+def test_only_tracked_files_are_checked(repository: Path) -> None:
     assert tracked(repository, []) == ["docs/a.md"]
     assert tracked(repository, ["functions"]) == []
 

@@ -1,4 +1,4 @@
-"""The replay detects every defect, and its S3 proxy behaves like S3."""
+"""The replay's checks detect each defect, and its S3 proxy forwards requests and counts downloads."""
 
 import json
 import socket
@@ -227,7 +227,7 @@ def request(s3: SlowS3, method: str, path: str, body: bytes | None = None) -> tu
         connection.close()
 
 
-def test_slow_s3_forwards_requests_with_signed_host(s3: SlowS3):
+def test_slow_s3_forwards_requests_with_original_host(s3: SlowS3):
     assert request(s3, "PUT", "/bucket/a%20b.pdf", b"%PDF-")[0] == 200
     host = urlsplit(s3.endpoint).netloc
     assert request(s3, "GET", "/bucket/a%20b.pdf") == (200, b"%PDF-", host)
@@ -263,7 +263,7 @@ def test_both_modes_have_the_same_concurrency_limit():
         assert all(mode.maximum_concurrency >= 2 for mode in setup.replay_modes(gate))
 
 
-def test_only_local_cloud_queues_are_changed():
+def test_queue_outside_local_cloud_is_rejected():
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/counterfoil-ingestion"
     cloud: Any = SimpleNamespace(
         outputs={"IngestionQueueUrl": url},

@@ -84,7 +84,7 @@ class Search:
         self._after = array("l")
 
     def run(self) -> Exploration:
-        """Visit every state."""
+        """Visit every state, until one violates an invariant."""
         started = perf_counter()
         was_enabled = gc.isenabled()
         gc.disable()  # the states have no reference cycles, but the collector would traverse all of them repeatedly

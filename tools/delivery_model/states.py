@@ -134,15 +134,15 @@ class Bounds:
     """Limits on faults in one history."""
 
     crashes: int = 2
-    """Crashes or lost connections of consumers and archivers, and leases or visibility timeouts that expire early."""
+    """Maximum number of crashes, lost connections, and leases or visibility timeouts that expire early."""
     copies: int = 2
-    """Messages that the queue delivers twice or the outbox sends twice."""
+    """Maximum number of duplicates from the queue, the outbox and the watchdog."""
     revisions: int = 1
-    """New revisions: retries of failed work items, or new data at any time."""
+    """Maximum number of new revisions: retries of failed work items, or new data at any time."""
     purges: int = 0
-    """Messages that a queue loses through a purge or the end of their retention."""
+    """Maximum number of messages that a queue loses through a purge or the end of their retention."""
     restores: int = 0
-    """Transactions that the database loses after their messages were sent."""
+    """Maximum number of transactions that the database loses after their messages were sent."""
     busy: bool = False
     """Whether the queue always contains messages for other work items."""
     messages: int = 9
@@ -183,7 +183,7 @@ class Work(NamedTuple):
     is_leased: bool = False
     is_due: bool = True
     claims: int = 0
-    """Claims that were committed and not returned."""
+    """Number of claims that were committed and not returned."""
     effects: int = 0
     failures: int = 0
     notifications: int = 0

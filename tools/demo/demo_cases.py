@@ -105,8 +105,8 @@ class DemoCases:
                 return self._collect_results(uploads)
             if time.monotonic() > deadline:
                 raise CommandError(
-                    f"After {seconds:.0f} s, {unfinished} of the cases' documents and {pending} of their clusters are "
-                    "unfinished. Try a longer --timeout."
+                    f"After {seconds:.0f} s, {unfinished} of the cases' documents and {pending} diagnostics or "
+                    "deliveries of their clusters are unfinished. Try a longer --timeout."
                 )
             time.sleep(POLL_SECONDS)
 

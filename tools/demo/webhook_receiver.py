@@ -22,7 +22,7 @@ from threading import Lock
 from typing import Any
 
 TOLERANCE_SECONDS = 300
-"""Maximum age of a signature, so that a recorded request cannot be replayed later."""
+"""Maximum difference between a signature's time and now, so that a recorded request cannot be replayed later."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 10
 
@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         """Verify a delivery, store it and respond."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            status, text = 413, "Content-Length is missing or too large"
+            status, text = 413, "Content-Length is missing, invalid or too large"
         else:
             status, text = self.server.respond(self.headers, self.rfile.read(int(length)))
         content = f"{text}\n".encode()

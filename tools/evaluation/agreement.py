@@ -13,7 +13,10 @@ Edge = frozenset[str]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Precision and recall. Precision is 1 if nothing is predicted, recall is 1 if nothing is expected."""
+    """Precision, recall and F1, with their counts.
+
+    Precision is 1 if nothing is predicted, and recall is 1 if nothing is expected.
+    """
 
     precision: float
     recall: float

@@ -88,7 +88,8 @@ def evaluate(
     """Match a labeled set of documents and write the results.
 
     Writes predicted.csv (a cluster per document) and edges.csv. If the set has variances.csv, also writes the variances
-    found in the predicted and in the true clusters, and whether each is right, wrong or missed.
+    found in the predicted clusters, and whether each is right, wrong or missed. If clusters and edges are labeled, does
+    the same for the true clusters.
 
     The set is loaded into a temporary database, in memory if possible, so that disks do not affect the duration.
     """

@@ -21,7 +21,10 @@ def find(
     clusters: Mapping[str, str],
     edges: Iterable[Edge],
 ) -> dict[Finding, str]:
-    """Return the messages of all variances that exceed the default tolerances, by document and code."""
+    """Return a message for each document and code with a variance that exceeds the default tolerances.
+
+    If a document has several such variances with the same code, the first message is returned.
+    """
     documents_by_name = {
         document.id: read_document(ids[document.id], document.type, document.received_at, document.data)
         for document in documents

@@ -79,7 +79,7 @@ class ReplayResult:
 def replay(
     context: typer.Context,
     *,
-    invoices: Annotated[int, typer.Option(min=2, max=500, help="Invoices in the file.")] = 23,
+    invoices: Annotated[int, typer.Option(min=2, max=500, help="Number of invoices in the file.")] = 23,
     concurrency: Annotated[int, typer.Option(min=2, max=10, help="Maximum number of concurrent ingestions.")] = 3,
     work_seconds: Annotated[
         float, typer.Option(min=0.1, max=60, help="Minimum duration of each ingestion in seconds.")
@@ -214,7 +214,10 @@ def _collect(cloud: Cloud, tenant: Tenant, messages: int, max_concurrent_downloa
 
 
 def _records(cloud: Cloud, ids: set[UUID], messages: int) -> list[Record]:
-    """Return the log records of these documents, once all expected records have arrived."""
+    """Return the log records of these documents.
+
+    Waits up to _LOG_SECONDS for the expected number of records.
+    """
     deadline = time.monotonic() + _LOG_SECONDS
     while True:
         lines = [line for worker in ("ingestion", "matching") for line in _log_lines(cloud, worker)]

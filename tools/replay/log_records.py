@@ -32,7 +32,7 @@ class Record:
 
     @property
     def permit_wait(self) -> float:
-        """Seconds between protection and permit."""
+        """Seconds between protection and permit. 0 if the message was not protected or had no permit."""
         if self.protected is None or self.permitted is None:
             return 0.0
         return (self.permitted - self.protected).total_seconds()

@@ -25,11 +25,11 @@ class ReplayMode:
     name: str
     batch_size: int
     maximum_concurrency: int
-    """Maximum concurrent batches of the event source mapping."""
+    """Maximum number of concurrent batches of the event source mapping."""
     invocations: int
-    """Maximum concurrent invocations: the function's reserved concurrency."""
+    """Maximum number of concurrent invocations: the function's reserved concurrency."""
     permits: int
-    """Maximum concurrent records in one invocation."""
+    """Maximum number of concurrent records in one invocation."""
 
 
 def replay_modes(concurrency_limit: int) -> tuple[ReplayMode, ReplayMode]:

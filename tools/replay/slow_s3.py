@@ -1,4 +1,4 @@
-"""A local S3 proxy that slows down downloads and forwards all other requests.
+"""A local S3 proxy that slows down downloads (GET) and forwards uploads (PUT).
 
 It slows down a worker without changing its code: only the function's S3 endpoint changes.
 """

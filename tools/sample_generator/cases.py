@@ -1,6 +1,6 @@
 """A tenant's cases: one transaction per kind of variance, some sent by mail, some in one file.
 
-Documents are identified by type and number. Each case has only the variances in its title.
+Documents are identified by type and number. Each case has exactly the variances in its documents' `codes`.
 """
 
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ class _Transaction:
         self.order = place_order(context, begin, 2)
 
     def later(self, days: int) -> date:
-        """Advance the transaction by a few days, and return the working day."""
+        """Advance the transaction by `days`, and return the working day."""
         self.day = workday(self.day, days)
         return self.day
 

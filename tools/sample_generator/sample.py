@@ -5,7 +5,7 @@ A file's ground truth is the expected result of its upload:
 | state | expected result |
 |---|---|
 | `succeeded` | extracted and matched, or without a match |
-| `skipped` | stored without structured data: an unsupported type, or a PDF without XML |
+| `skipped` | stored without structured data: an unsupported type, or a scan without text |
 | `failed` | a permanent failure with a dead letter |
 | `duplicate` | a duplicate of one of the tenant's files: no second document |
 

@@ -59,7 +59,7 @@ class Function:
     environments: list[Environment] = field(default_factory=list)
     started: int = 0
     crashes_until: float = -inf
-    """Processes that start before this time crash."""
+    """Virtual time before which new processes crash at start."""
 
     @property
     def running(self) -> int:
@@ -146,7 +146,7 @@ class Mapping:
         self.function = function
         self.in_flight = 0
         self.after: Callable[[Queue, list[Message]], None] = lambda _queue, _messages: None
-        """Called after each batch."""
+        """Called with the queue and the messages after each invocation."""
         self._sqs = sqs
         self._faults = faults
         self.batch_size = batch_size
@@ -222,7 +222,7 @@ class Mapping:
 
 
 class Schedule:
-    """Invokes a function on the minute, but only if it has work."""
+    """Invokes a function on the minute if it has work, and sometimes without work."""
 
     def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
         """Create a schedule. `due` returns the earliest virtual time at which an invocation has work."""

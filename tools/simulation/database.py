@@ -135,7 +135,10 @@ class Store:
         self.admin.execute(self._reset.encode(), prepare=False)
 
     def acquire(self, user: str, setting: str) -> psycopg.Connection[Any]:
-        """Return a real connection. Each role has its own, because PostgreSQL caches plans per session."""
+        """Return a real connection for a user and a setting.
+
+        Each pair has its own connections, because PostgreSQL caches plans per session.
+        """
         free = self._free.setdefault((user, setting), [])
         if free:
             return free.pop()
@@ -355,7 +358,7 @@ class SimulatedConnection:
         transactions.scheduler.point(f"after commit #{self.number}")
 
     def rollback(self) -> None:
-        """Roll back, then wait for the transactions that hold the lock."""
+        """Roll back. After a lock error, usually wait until one of the other open transactions has ended."""
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
         if self._real is not None:

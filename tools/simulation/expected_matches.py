@@ -34,7 +34,7 @@ def _names() -> dict[bytes, str]:
 def check(world: World) -> Iterator[str]:
     """Compare a finished history's edges with the edges from matching its documents one by one.
 
-    Yields a sentence for each difference. Deletes the matches. Skips a world in which matching a document failed
+    Yields a sentence for each difference. May replace the matches. Skips a world in which matching a document failed
     permanently, because the other documents may have been matched before or after the failure.
     """
     rows = world.store.admin.execute(_DOCUMENTS).fetchall()

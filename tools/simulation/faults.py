@@ -70,7 +70,10 @@ RATES = {
     Fault.CRASHES_AT_START: 0.02,
     Fault.HUNG: 0.03,
 }
-"""Probability at each point where the fault can occur, if the history has this kind of fault."""
+"""Probability at each point where the fault can occur, if the history has this kind of fault.
+
+Each history multiplies its probabilities by 0.5, 1 or 3.
+"""
 KIND_SHARE = 0.3
 """Probability that a history has a kind of fault."""
 MAX_FAULTS = 12

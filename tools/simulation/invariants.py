@@ -159,7 +159,10 @@ class InvariantChecker:
             )
 
     def _after_batch(self, queue: Queue, messages: list[Message]) -> None:
-        """Excuse the receive of a message that was reported because its work item is running elsewhere."""
+        """Excuse a reported message's receive if another message explains it.
+
+        The work item is running elsewhere, or the batch contained another message for it.
+        """
         reported = [message for message in messages if message in queue.messages and message.receives]
         reported = [message for message in reported if message.receives[-1].no_attempt_reason is None]
         if not reported:
@@ -417,7 +420,8 @@ SELECT worker, work_id FROM dead_letter d WHERE metadata #>> '{last_error,type}'
 def _error_types(world: World) -> Iterator[str]:
     """Check that a dead letter reports a lost worker only if the last attempt was never settled."""
     for worker, work_id in world.store.admin.execute(_REPORTED_AS_LOST).fetchall():
-        yield f"the dead letter of {worker} {world.name(work_id)} reports a lost worker, but its last attempt settled"
+        name = world.name(work_id)
+        yield f"the dead letter of {worker} {name} reports a lost worker, but its last attempt was settled"
 
 
 def _leases(world: World, entries: list[Entry]) -> Iterator[str]:

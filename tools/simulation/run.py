@@ -67,10 +67,10 @@ def run_parallel(
 ) -> Summary:
     """Run the histories of `seeds` in several processes, and call `on_result` with every result.
 
-    Stops after too many violations.
+    Stops after MAX_VIOLATIONS violations, or after one if there is a mutant.
 
     Raises:
-        CommandError: a process ended before its histories did.
+        CommandError: the simulation itself failed, or all processes exited early.
     """
     context = multiprocessing.get_context("spawn")
     results: Queue[History | BaseException] = context.Queue()
@@ -110,7 +110,7 @@ def _receive_results(
             yield results.get_nowait()
     except Empty:
         if not any(worker.is_alive() for worker in workers) and results.empty():
-            raise CommandError("A process of the simulation exited early.") from None
+            raise CommandError("The processes of the simulation exited early.") from None
 
 
 @contextmanager

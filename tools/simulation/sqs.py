@@ -1,4 +1,4 @@
-"""Simulated SQS: at-least-once delivery in any order, stale receipt handles, dead-letter queues.
+"""Simulated SQS: at-least-once delivery in any order, outdated receipt handles, dead-letter queues.
 
 If the AWS documentation allows two results, the seed determines the result. For example, a call with an earlier
 receive's handle may or may not take effect.
@@ -176,7 +176,7 @@ class Sqs:
         if message not in queue.messages:
             return
         if message.receives[-1].handle != handle and self.scheduler.random.random() < 0.5:
-            self.scheduler.log(f"{message.id} is not deleted: {handle} is stale")
+            self.scheduler.log(f"{message.id} is not deleted: {handle} is outdated")
             return
         if self.faults.inject(Fault.RESURRECTED):
             message.receives[-1].no_attempt_reason = "it reappeared after its deletion"

@@ -76,7 +76,7 @@ It is shorter than the longest delay of an S3 event, so that some events arrive 
 MAX_RECONCILIATION_DELAY = timedelta(hours=2)
 """Time after which every upload without an event must have a job, regardless of faults."""
 LOST_EVENT_SHARE = 0.15
-"""Share of S3 events that are lost in every third history."""
+"""Share of S3 events that are lost, in one of three histories on average."""
 SOURCES = {f"{ARN}counterfoil-{worker}-dlq": worker for worker in HANDLERS}
 
 RESEND_SECONDS, VISIBILITY_TIMEOUT_MULTIPLE = 900, 3
@@ -166,7 +166,7 @@ class World:
         self.storage = Storage(self.scheduler, self.faults)
         self._events = Random(f"events of {self.seed}")  # noqa: S311  # separate, so that older seeds keep their histories
         self.uploads_without_event = 0
-        """Uploads that the watchdog counted because their S3 event was lost."""
+        """Number of uploads that the watchdog counted as lacking an S3 event."""
         self._lost_events = LOST_EVENT_SHARE if self._events.random() < 1 / 3 else 0
         self.rematches = self.random.choice((0, 0, 0, 1, 2))
         self.lease = self.random.choice((120, 40))
@@ -433,7 +433,7 @@ class World:
         deadline.check()
 
     def is_event_lost(self) -> bool:
-        """Return whether an S3 event is lost."""
+        """Decide at random whether an S3 event is lost."""
         return self._events.random() < self._lost_events
 
     def count_uploads_without_event(self, values: dict[metrics.Metric, float]) -> None:
@@ -532,7 +532,7 @@ class World:
         return sorted(rows, key=lambda row: ids.index(row[0]))
 
     def put_unknown_work(self, queue: Queue, delay: float = 0) -> None:
-        """Put a message for a deleted work item into a queue."""
+        """Put a message for a nonexistent work item into a queue."""
         message = work.Message(work_id=UUID(int=self.random.getrandbits(128), version=4), revision=1, send_number=0)
         self.unknown_work.append((queue.worker, message.work_id))
         body = scenario.task_body(message) if queue.worker == "tasks" else message.model_dump_json()

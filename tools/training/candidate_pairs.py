@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     parent: Document
     is_match: bool
     claims: tuple[Document, ...] = ()
-    """Other documents that refer to the parent."""
+    """Documents that refer to the parent."""
 
 
 class Group(NamedTuple):

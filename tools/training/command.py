@@ -44,8 +44,8 @@ def train(  # one parameter per option
     """Learn match weights from labeled sets of documents.
 
     Every pair of documents that a blocking key finds is compared. Logistic regression fits a weight for each level of
-    agreement, starting with a prior. Probabilities are calibrated on held-out tenants. With --check, the figures are
-    measured on held-out tenants.
+    agreement, starting with a prior. If there are several tenants, probabilities are calibrated on held-out tenants.
+    With --check, the figures are also measured on held-out tenants.
 
     With --from-reviews, pairs that reviewers confirmed or rejected also serve as labels. If no folder is given, only
     the calibrations are learned from the decisions and the weights stay the same, because reviewers only see ambiguous

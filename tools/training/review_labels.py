@@ -25,7 +25,7 @@ from tools.training.learning import MIN_CASES, MIN_CASES_PER_ANSWER, calibration
 
 
 class TooFewDecisionsError(PermanentError):
-    """There are too few reviewed pairs to learn from."""
+    """There are too few reviewed documents to learn from."""
 
 
 class ReviewedTenant(Tenant):

@@ -62,7 +62,7 @@ from functions.admin_api.http import ForbiddenError, NotFoundError, required_ver
 MAX_PAGED = 10_000
 """Maximum number of dead letters that can be reached with page numbers. Cursors have no limit."""
 MAX_EVENTS = 100
-"""Maximum events of each kind in a timeline. Even with the longest errors, they fit into Lambda's limit of 6 MB."""
+"""Maximum number of events of each kind in a timeline. Even with the longest errors, they fit into Lambda's 6 MB."""
 MAX_PREVIOUS_FAILURES = 50
 """Maximum number of earlier failures in a response."""
 NO_DEAD_LETTER = "There is no such dead letter."

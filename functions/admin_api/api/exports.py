@@ -119,7 +119,10 @@ def export_dead_letters(  # noqa: PLR0913, PLR0917  # a query has this many para
 def _file_for_response(
     request: Request, tenant_id: UUID, slug: str, filters: DeadLetterFilter, file: ExportFile, actor: str
 ) -> bytes | None:
-    """Return a small export's file and record the export in the audit trail; None if it is too large."""
+    """Return a small export's file, and record the export in the audit trail.
+
+    Returns None if the file is too large or takes too long.
+    """
     min_time_left = request.time_left() - MAX_RESPONSE_SECONDS
     content, dead_letters = bytearray(export.header(file.format)), 0
     for batch in export.iter_batches(

@@ -294,7 +294,7 @@ def _pending_filter(body: BulkFilter) -> DeadLetterFilter:
 
 
 def owned_operation(request: Request, operation_id: str) -> Owned:
-    """Return an operation that the caller may view, by its id."""
+    """Return the tenant and id of an operation that the caller may view."""
     return request.owned(operation_id, "operation", NO_OPERATION)
 
 

@@ -2,7 +2,7 @@
 
 A queue serves all tenants. Callers with access to all tenants (`tenant:*`) see totals and the authors of pauses. Other
 viewers see their tenant's work items, and the time and reason of each pause. Pausing and resuming require the admin
-role for all tenants. Depths and alarms are cached for up to 30 seconds.
+role for all tenants. Depths are cached for 3 seconds, and alarms for 30 seconds.
 """
 
 import time

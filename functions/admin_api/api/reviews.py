@@ -39,7 +39,7 @@ from functions.admin_api.http import ConflictError, NotFoundError, responses
 routes = Routes()
 NO_REVIEW = "There is no such review."
 MAX_ITEMS = 50
-"""Maximum candidates to reject, or decisions to override, in one request."""
+"""Maximum number of candidates to reject, or of decisions to override, in one request."""
 
 
 class DecisionBody(BaseModel):
@@ -279,7 +279,7 @@ def split(request: Request, body: Annotated[Split, Body()]) -> DecisionOutcome:
     "/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
 def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Accept the selected differences. If none are selected, accept all open differences in the cluster."""
+    """Accept the selected differences, or all open differences in the cluster if the body selects none."""
     return _decide_variances(request, "accepted", body)
 
 
@@ -287,7 +287,7 @@ def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> V
     "/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
 def dispute(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Dispute the selected differences. If none are selected, dispute all differences in the cluster."""
+    """Dispute the selected differences, or all differences in the cluster if the body selects none."""
     return _decide_variances(request, "disputed", body)
 
 

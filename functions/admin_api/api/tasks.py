@@ -24,7 +24,7 @@ from functions.admin_api.http import NotFoundError, responses
 
 MAX_TYPE_CHARS = 100
 MAX_ATTEMPTS_SHOWN = 200
-"""Maximum attempts in a response. Even with the longest errors and result, they fit into Lambda's limit of 6 MB."""
+"""Maximum number of attempts in a response. Even with the longest errors and result, they fit into Lambda's 6 MB."""
 NO_TASK = "There is no such task."
 
 routes = Routes()
@@ -174,7 +174,7 @@ def _visible_task(task: Task | None, caller: Caller) -> Task:
     If a task type is private, other users' results are omitted.
 
     Raises:
-        NotFoundError: the caller may not view it.
+        NotFoundError: the task does not exist, or the caller may not view it.
     """
     if task is None or (caller.role < Role.ADMIN and task.user_id != caller.subject):
         raise NotFoundError(NO_TASK)

@@ -24,7 +24,7 @@ from functions.admin_api.endpoint import PAGE, Limit, Routes, TenantPath, json_r
 from functions.admin_api.http import ForbiddenError, responses
 
 MAX_ADDRESSES = 100
-"""Maximum addresses in one list of a request."""
+"""Maximum number of addresses in one list of a request."""
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f]*$")
 ]

@@ -36,7 +36,7 @@ from functions.admin_api.http import NotFoundError, etag, is_current, required_v
 NO_USER = "There is no such user."
 MAX_TIMEZONE_CHARS = 64
 MAX_DISTANCE_KM = 20_100
-"""Half of the earth's circumference."""
+"""About half of the earth's circumference."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -49,7 +49,7 @@ def _require_date(value: object) -> object:
 Day = Annotated[date, BeforeValidator(_require_date)]
 """A date. Numbers and times are rejected."""
 Exact = Field(strict=True, allow_inf_nan=False)
-"""A number in a body. Text and NaN are rejected."""
+"""A number in a body. Text, NaN and infinities are rejected."""
 Age = Annotated[int, Field(ge=18, le=120), http.WholeNumber]
 
 

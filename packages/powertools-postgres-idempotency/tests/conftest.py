@@ -83,7 +83,7 @@ def _await(url: str) -> None:
 
 @pytest.fixture
 def url(admin_url: str) -> str:
-    """URL of a role that owns nothing but the new table."""
+    """URL of a role that owns nothing, and may only read and write the new table."""
     with psycopg.connect(admin_url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public AUTHORIZATION pg_database_owner")
         connection.execute(SCHEMA)

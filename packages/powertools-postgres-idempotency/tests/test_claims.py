@@ -82,7 +82,7 @@ def test_late_result_does_not_end_newer_run(
         late.place(order=ORDER)
 
 
-def test_late_failure_does_not_free_key_of_newer_run(
+def test_late_failure_keeps_key_of_newer_run(
     store: PostgresPersistence, another: PostgresPersistence, clock: Time
 ) -> None:
     newer = Orders(another)
@@ -300,7 +300,7 @@ def test_claim_with_lost_commit_response_is_repeated(flaky: Flaky, admin: Connec
 
 
 @pytest.mark.parametrize("commit_first", [False, True])
-def test_settlement_with_lost_connection_is_repeated(flaky: Flaky, commit_first: bool) -> None:
+def test_key_is_freed_despite_lost_connection(flaky: Flaky, commit_first: bool) -> None:
     flaky.commit_first = commit_first
     orders = Orders(PostgresPersistence(flaky))
     orders.during = lambda: flaky.failures.append(break_connection)

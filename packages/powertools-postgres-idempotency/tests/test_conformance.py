@@ -1,7 +1,8 @@
 """Powertools' guarantees about persistence layers, for the PostgreSQL and the DynamoDB layer.
 
-Each guarantee in the documentation of Powertools Idempotency has a test here, in the order of that page. The DynamoDB
-layer passes the tests too, which shows that they interpret the documentation correctly.
+Each guarantee in the documentation of Powertools Idempotency has a test. Most tests are here, in the order of that
+page. Others are in test_cache, test_forms, test_payload and test_records. The DynamoDB layer passes the tests too,
+which shows that they interpret the documentation correctly.
 """
 
 import json

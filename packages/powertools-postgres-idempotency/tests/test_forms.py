@@ -20,7 +20,7 @@ from harness import ORDER, Context, Orders
     [None, "", 0, False, [], {}, [1, {"a": None}], {"nul": "\x00", "half a pair": "\ud800", "€": "ß"}, "x" * 300_000],
     ids=["none", "empty text", "zero", "false", "empty list", "empty object", "nested", "odd characters", "long"],
 )
-def test_json_results_are_returned_unchanged(layer: BasePersistenceLayer, outcome: Any) -> None:
+def test_json_results_are_stored_and_returned(layer: BasePersistenceLayer, outcome: Any) -> None:
     orders = Orders(layer)
     orders.outcome = outcome
     first, second = orders.place(order=ORDER), orders.place(order=ORDER)

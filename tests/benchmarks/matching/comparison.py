@@ -49,7 +49,7 @@ class Reach:
     pairs: int
     true_pairs: int
     true_links: int
-    """True links, except between duplicates."""
+    """Number of true links, except between duplicates."""
 
 
 def reach(folder: Path) -> Reach:

@@ -31,7 +31,7 @@ class Half:
 
     @property
     def truth(self) -> list[bool]:
-        """Return whether each pair is a true match, in the order of `pairs`."""
+        """Labels in the order of `pairs`: True for each true match."""
         return [pair.is_match for pair in self.pairs]
 
 

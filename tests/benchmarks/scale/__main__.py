@@ -42,7 +42,7 @@ class Measurements:
     built: dict[str, float]
     """Seconds to rebuild each index."""
     levels: dict[str, int]
-    """Levels above the leaf pages of each index."""
+    """Number of levels above the leaf pages, by index."""
 
 
 def scale(

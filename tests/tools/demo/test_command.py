@@ -24,7 +24,7 @@ from tools.demo.demo_cases import DemoCases
 from tools.demo.sample_run import Run
 
 
-def test_ended_run_leaves_no_destination(
+def test_ended_run_removes_only_its_own_destination(
     postgres: Server, migrated_database: str, database: Database, admin: Connection, make_tenant: Callable[..., UUID]
 ) -> None:
     make_tenant("acme")
@@ -45,7 +45,7 @@ def test_ended_run_leaves_no_destination(
 
 
 class FakeRun:
-    """A finished fake run of the sample or the cases."""
+    """A fake run of the sample or the cases, which finishes or fails immediately."""
 
     tenant = SimpleNamespace(slug="cases-1")
     cases = None
@@ -101,7 +101,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_destination_is_removed_after_each_run(demo: Callable[..., str]) -> None:
+def test_destination_is_removed_even_after_failed_run(demo: Callable[..., str]) -> None:
     for cases in (FakeRun(), FakeRun(CommandError("not done in time"))):
         try:
             demo(cases)

@@ -63,7 +63,7 @@ def post(connection: HTTPConnection, key: str, content: bytes, signed: str | Non
     return response.status, response.read().decode().strip()
 
 
-def test_receiver_stores_deliveries_once_and_rejects_others(connection: HTTPConnection, tmp_path: Path):
+def test_valid_deliveries_are_stored_once_and_others_rejected(connection: HTTPConnection, tmp_path: Path):
     key, content = delivery()
     assert post(connection, key, content) == (200, "stored")
     assert post(connection, key, content) == (200, "duplicate")
@@ -78,7 +78,7 @@ def test_receiver_stores_deliveries_once_and_rejects_others(connection: HTTPConn
     inbox.close()
 
 
-def test_missing_or_large_content_length_is_rejected(connection: HTTPConnection):
+def test_invalid_or_large_content_length_is_rejected(connection: HTTPConnection):
     for length in ("17000000", "-1", "many"):
         connection.putrequest("POST", "/hook")
         connection.putheader("Content-Length", length)

@@ -46,7 +46,7 @@ def test_chain_of_duplicates_equals_star() -> None:
     assert invoice_agreement(edges("i1-order", "i1-delivery", "i1-i2", "i2-i3")).f1 == 1.0
 
 
-def test_missing_duplicate_or_redundant_link_lowers_agreement() -> None:
+def test_missing_or_redundant_duplicate_link_lowers_agreement() -> None:
     assert invoice_agreement(TRUE - edges("i1-i3")) == Agreement.from_counts(3, 4, 3)
     assert invoice_agreement(TRUE | edges("i2-i3")) == Agreement.from_counts(5, 4, 4)
 
@@ -56,7 +56,7 @@ def test_links_to_several_duplicates_count_once() -> None:
     assert invoice_agreement(TRUE | edges("i2-other")) == Agreement.from_counts(5, 4, 4)
 
 
-def test_only_true_duplicates_are_grouped() -> None:
+def test_only_true_duplicate_invoices_are_grouped() -> None:
     assert invoice_agreement(edges("i1-i2", "i2-order"), edges("i1-order")) == Agreement.from_counts(2, 1, 0)
     orders = documents("o1", "o2", kind="purchase_order")
     assert invoice_groups(orders, edges("o1-o2")) == {}
@@ -79,6 +79,6 @@ def test_pair_agreement_ignores_cluster_names() -> None:
     )
 
 
-def test_empty_results_agree() -> None:
+def test_empty_prediction_agrees_only_with_empty_labels() -> None:
     assert Agreement.from_counts(0, 0, 0) == Agreement(1.0, 1.0, 1.0, 0, 0, 0)
     assert Agreement.from_counts(0, 3, 0).f1 == 0.0

@@ -188,7 +188,7 @@ def test_invalid_document_field_is_reported(tmp_path: Path, field: str, value: o
         read_set(folder)
 
 
-def test_duplicates_and_missing_entries_are_rejected(tmp_path: Path) -> None:
+def test_incomplete_duplicate_and_missing_input_is_invalid(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "broken", [order()], clusters_csv="document,cluster\n")
     with pytest.raises(InvalidSetError, match="lacks 1"):
         read_set(folder)

@@ -93,6 +93,6 @@ def test_document_names_are_unique(cases: Cases):
     assert len(set(names)) == len(names)
 
 
-def test_same_seed_generates_same_documents():
+def test_seed_determines_documents():
     assert generate_cases(1, ADDRESS).cases == cases_of(1).cases
     assert cases_of(1).cases != cases_of(2).cases

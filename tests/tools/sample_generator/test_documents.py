@@ -123,7 +123,7 @@ def test_extraction_equals_ground_truth(sample: Sample) -> None:
         assert extraction.method == ("embedded-xml" if file.name.endswith(".pdf") else "xml")
 
 
-def test_extraction_rejects_failed_and_accepts_skipped_files(sample: Sample) -> None:
+def test_extraction_rejects_failed_files_and_explains_skipped_files(sample: Sample) -> None:
     for file in sample.files:
         if file.truth.state == "failed":
             with pytest.raises(InvalidDocumentError):

@@ -64,11 +64,11 @@ def test_different_seed_generates_different_companies_and_files() -> None:
     assert one.tenants != other.tenants
 
 
-def test_counts_differ_between_seeds() -> None:
+def test_number_of_files_differs_between_seeds() -> None:
     assert len({len(sample_of(seed).files) for seed in range(6)}) > 1
 
 
-def test_sample_has_forty_documents_for_two_tenants(sample: Sample) -> None:
+def test_sample_has_two_tenants_and_enough_documents(sample: Sample) -> None:
     assert sum(file.truth.state == "succeeded" for file in sample.files) >= 40
     assert len(sample.tenants) == 2
 

@@ -143,7 +143,7 @@ def test_invoice_may_reference_only_a_delivery_note(sample: Sample) -> None:
             assert {field for field in _data(file) if field.endswith("_reference")} == {"delivery_note_reference"}
 
 
-def test_partial_deliveries_sum_to_ordered_and_billed_quantities(sample: Sample) -> None:
+def test_partial_deliveries_and_invoices_sum_to_ordered_quantities(sample: Sample) -> None:
     for situation in ("partial deliveries, several invoices", "partial deliveries, one invoice"):
         orders = [o for o in _files_of_scenario(sample, situation, "purchase_order") if o.truth.state == "succeeded"]
         assert orders

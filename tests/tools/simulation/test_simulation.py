@@ -85,7 +85,7 @@ def test_same_seed_gives_the_same_history(store: Store, seed: int) -> None:
     assert once.steps > 0
 
 
-def test_violation_includes_log_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
+def test_failed_history_has_log_with_virtual_times(store: Store, break_histories: Callable[[], None]) -> None:
     break_histories()
 
     found = history.run(3, store)

@@ -45,7 +45,9 @@ def receive(sqs: Sqs, queue: Queue) -> Message:
     return message
 
 
-def test_received_message_is_hidden_until_visibility_timeout(sqs: Sqs, queue: Queue, scheduler: Scheduler) -> None:
+def test_received_message_is_hidden_until_visibility_timeout_expires(
+    sqs: Sqs, queue: Queue, scheduler: Scheduler
+) -> None:
     sqs.put(queue, "{}")
     receive(sqs, queue)
 
@@ -65,7 +67,7 @@ def test_fourth_receive_moves_message_to_dead_letter_queue(sqs: Sqs, queue: Queu
     assert [len(message.history) for message in queue.dlq.messages] == [3]
 
 
-def test_outdated_receipt_handle_may_have_no_effect(
+def test_outdated_receipt_handle_may_be_rejected(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -76,7 +78,7 @@ def test_outdated_receipt_handle_may_have_no_effect(
     assert {tuple(change(stale, 60)) for _ in range(50)} == {(), ("ReceiptHandleIsInvalid",)}
 
 
-def test_visible_messages_timeout_cannot_be_changed(
+def test_visibility_timeout_of_visible_message_cannot_be_changed(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -86,7 +88,7 @@ def test_visible_messages_timeout_cannot_be_changed(
     assert change(handle, 60) == ["MessageNotInflight"]
 
 
-def test_visibility_timeout_is_limited_to_twelve_hours(
+def test_total_visibility_timeout_is_limited_to_twelve_hours(
     sqs: Sqs, queue: Queue, scheduler: Scheduler, change: Callable[[str, int], Any]
 ) -> None:
     sqs.put(queue, "{}")
@@ -121,7 +123,7 @@ def test_waiting_uses_virtual_time(scheduler: Scheduler) -> None:
     assert woken == [1800]
 
 
-def test_unwinding_a_killed_process_commits_nothing(scheduler: Scheduler) -> None:
+def test_unwinding_a_killed_process_changes_nothing(scheduler: Scheduler) -> None:
     process, effects, ended = Process("victim"), [], []
 
     def work() -> None:

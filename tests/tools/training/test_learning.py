@@ -19,7 +19,7 @@ def two_tenants(tmp_path_factory: pytest.TempPathFactory) -> list[Tenant]:
     return [one for name in "AB" for one in tenants(orders_and_invoices(folder / name, 24, name))]
 
 
-def test_blocking_keys_yield_pairs_without_duplicates(two_tenants: list[Tenant]) -> None:
+def test_blocking_keys_find_true_and_false_pairs(two_tenants: list[Tenant]) -> None:
     pairs = list(two_tenants[0].pairs())
     assert sum(pair.is_match for pair in pairs) == 24  # each order with its own invoice, excluding duplicates
     assert all(pair.child.kind == "invoice" and pair.parent.kind == "purchase_order" for pair in pairs)
@@ -33,7 +33,7 @@ def test_group_contains_candidates_for_one_decision(two_tenants: list[Tenant]) -
     assert min(len(group.candidates) for group in groups if not group.child.references) > 1
 
 
-def test_unrelated_pairs_are_deterministic_and_never_true(two_tenants: list[Tenant]) -> None:
+def test_unrelated_pairs_are_deterministic_and_never_match(two_tenants: list[Tenant]) -> None:
     drawn = list(two_tenants[0].unrelated_pairs(Random(1)))
     assert drawn == list(two_tenants[0].unrelated_pairs(Random(1)))
     assert drawn
@@ -56,7 +56,7 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
         assert weights.bits[named].keys() == priors.bits().keys()
 
 
-def test_labels_change_priors(two_tenants: list[Tenant]) -> None:
+def test_labels_lower_weights_below_their_priors(two_tenants: list[Tenant]) -> None:
     """Evidence is weaker than its prior if all documents share an article and there are few suppliers."""
     found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
@@ -82,6 +82,6 @@ def test_held_out_tenants_are_measured(two_tenants: list[Tenant]) -> None:
     assert metrics.log_loss < 0.5
 
 
-def test_calibration_error_compares_probability_with_outcome() -> None:
+def test_calibration_error_compares_probability_with_labels() -> None:
     assert calibration_error([(0.75, True), (0.75, True), (0.75, True), (0.75, False)]) == pytest.approx(0.0)
     assert calibration_error([(0.95, False), (0.05, False)]) == pytest.approx(0.5)

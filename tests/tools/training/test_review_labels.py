@@ -73,7 +73,7 @@ def test_last_decision_is_the_label(harness: TenantHarness) -> None:
 
 
 @pytest.mark.parametrize(("confirmed", "rejected"), [(0, 0), (20, 20), (MIN_CASES, 9)])
-def test_too_few_decisions_are_rejected(harness: TenantHarness, tmp_path: Path, confirmed: int, rejected: int) -> None:
+def test_too_few_decisions_are_an_error(harness: TenantHarness, tmp_path: Path, confirmed: int, rejected: int) -> None:
     confirm_and_reject(harness, confirmed, rejected)
     with pytest.raises(TooFewDecisionsError, match=f"{confirmed} confirmed and {rejected} rejected"):
         run("--from-reviews", "--out", tmp_path / "w.json")

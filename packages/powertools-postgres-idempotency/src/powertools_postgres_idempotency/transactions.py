@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow, tuple_row
 from psycopg_pool import PoolTimeout
 
 MAX_ATTEMPTS = 3
-"""Maximum attempts at a transaction, including the first."""
+"""Maximum number of attempts at a transaction, including the first."""
 
 Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 """Returns a context manager that commits at its end and rolls back on an exception: `ConnectionPool.connection`."""
@@ -25,7 +25,8 @@ def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
     The connection can be lost after PostgreSQL committed, so a repeated `action` must recognize its own rows.
 
     Raises:
-        psycopg.Error: PostgreSQL's error class, without its message, which can quote stored values.
+        psycopg.Error: PostgreSQL's error class without its message, which can quote stored values, or psycopg's own
+            error.
     """
     attempts = 0
     while True:
