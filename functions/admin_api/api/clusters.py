@@ -146,6 +146,9 @@ class ClusterVariance(BaseModel):
     decision: Literal["accepted", "disputed"] | None = Field(
         default=None, description="A reviewer's decision; null if undecided."
     )
+    decision_by: str | None = Field(
+        default=None, description="The reviewer, as named in `decided_by` (accepted) or `message` (disputed)."
+    )
 
     @computed_field(description="Name of the variance, such as `Short delivery`.")  # type: ignore[prop-decorator]
     @property

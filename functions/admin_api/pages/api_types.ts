@@ -295,6 +295,7 @@ export interface components {
             decided_by: string | null;
             awaited_deliveries?: string | null;
             decision?: ("accepted" | "disputed") | null;
+            decision_by?: string | null;
             readonly label: string;
         } & {
             [key: string]: unknown;

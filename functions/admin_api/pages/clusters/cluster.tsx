@@ -10,6 +10,7 @@ import { navigate, useRoute } from "../router";
 import { ErrorNotice, Loading, Notice, Pagination, Status, SuccessNotice, useTitle } from "../ui/components";
 import { MatchScore } from "../ui/evidence";
 import { formatDecimal, formatMoney, formatNumber, shortId, Time } from "../ui/format";
+import { UserName } from "../ui/user_name";
 import { Graph } from "./graph";
 import { ClusterStatus } from "./status";
 
@@ -436,6 +437,22 @@ function stateOf(variance: Variance): [string, string] {
   return variance.awaited_deliveries ? ["waiting", variance.awaited_deliveries] : [variance.decision ?? "open", ""];
 }
 
+// Shows a sentence that contains a user's subject with the user's email address.
+function NamedUser({ text, user }: { text: string; user?: string | null }) {
+  const at = user ? text.lastIndexOf(` by ${user} on `) : -1;
+  if (!user || at < 0) {
+    return <>{text}</>;
+  }
+  const start = at + " by ".length;
+  return (
+    <>
+      {text.slice(0, start)}
+      <UserName value={user} />
+      {text.slice(start + user.length)}
+    </>
+  );
+}
+
 function Variance({ variance, openDialog }: { variance: Variance; openDialog: (dialog: OpenDialog) => void }) {
   const [state, more] = stateOf(variance);
   const canDecide = variance.tolerance !== null && variance.expected !== null && variance.actual !== null;
@@ -445,7 +462,7 @@ function Variance({ variance, openDialog }: { variance: Variance; openDialog: (d
         <Status status={state} /> <b>{variance.label}</b>
       </p>
       <p>
-        {variance.message} {more}
+        <NamedUser text={`${variance.message} ${more}`} user={variance.decision_by} />
       </p>
       {canDecide && hasRole("operator") && (
         <p class="buttons">

@@ -2,7 +2,7 @@
 
 import type { Schemas } from "../api";
 import { navigate } from "../router";
-import { formatDay, formatMoney, shortId, toLabel } from "../ui/format";
+import { formatDay, formatMoney, formatTotal, shortId, toLabel } from "../ui/format";
 
 // Document fields shown in lists and reviews.
 export type DocumentInfo = Partial<Omit<Schemas["ReviewDocument"], "id">> & { id: string };
@@ -83,7 +83,7 @@ export function DocumentFacts({ doc, comparedWith = null }: { doc: DocumentInfo;
   return (
     <dl class="document-facts">
       {SIDE_BY_SIDE.map(([name, key]) => {
-        const value = key === "date" ? formatDay(doc.date) : doc[key];
+        const value = key === "date" ? formatDay(doc.date) : key === "total" ? formatTotal(doc.total) : doc[key];
         const isEqual = comparedWith && value && key !== "file" && comparedWith[key] === doc[key];
         return (
           <div>

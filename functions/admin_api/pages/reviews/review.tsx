@@ -9,7 +9,7 @@ import { ErrorNotice, Loading, Notice, Status, useTitle } from "../ui/components
 import { refetchOnConflict } from "../ui/conflict";
 import { NoteDialog } from "../ui/dialog";
 import { barSpan, EvidenceList, MatchScore, type Span } from "../ui/evidence";
-import { formatDay, formatPercent, Time, toLabel } from "../ui/format";
+import { formatDay, formatPercent, formatTotal, Time, toLabel } from "../ui/format";
 import { useShortcuts } from "../ui/shortcuts";
 import { UserName } from "../ui/user_name";
 import { announceNext, DecisionNotice, MergeDialog, useSuperseded } from "./decisions";
@@ -372,7 +372,7 @@ function DecideDialog({
   const before = others.map((one) => lastDecision(review, one.id)).filter((one) => one !== null);
   const superseded = useSuperseded(verb, was, before);
   const names = others.map((one) => documentName(one)).join(", ");
-  const described = others.map((one) => documentName(one, formatDay(one.date), one.total)).join(" or ");
+  const described = others.map((one) => documentName(one, formatDay(one.date), formatTotal(one.total))).join(" or ");
   const fields = act === "confirm" ? { document: others[0].id } : { documents: others.map((one) => one.id) };
   const submit = (reason: string) =>
     refetchOnConflict(

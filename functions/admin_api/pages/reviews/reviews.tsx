@@ -7,7 +7,7 @@ import { knownValue, navigate, type Route, useRoute } from "../router";
 import { tenantOf } from "../tenant";
 import { ErrorNotice, Loading, Notice, Pagination, useTitle } from "../ui/components";
 import { ANY, Choice, type Option } from "../ui/filters";
-import { formatDay, formatPercent, Time, toLabel } from "../ui/format";
+import { formatDay, formatPercent, formatTotal, Time, toLabel } from "../ui/format";
 import { useRowShortcuts } from "../ui/shortcuts";
 import { DecisionNotice } from "./decisions";
 
@@ -154,7 +154,7 @@ export function Row({ review, filter }: { review: Schemas["Review"]; filter: Rev
         <Supplier doc={review.document} />
       </td>
       <td data-label="Total" class="count">
-        {review.document.total}
+        {formatTotal(review.document.total)}
       </td>
       <td data-label="Candidates">{review.ambiguous_matches.map(candidateNames).join("; ")}</td>
       <td data-label="Probability" class="count">

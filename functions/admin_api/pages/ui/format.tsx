@@ -77,6 +77,12 @@ export function formatMoney(amount: string | null, currency: string | null = nul
   return [format.format(amount as Intl.StringNumericLiteral), currency].filter(Boolean).join(" ");
 }
 
+// Formats an amount that is followed by its currency, such as "2159.47 EUR". Returns any other text unchanged.
+export function formatTotal(text: string | null | undefined) {
+  const [, amount, currency] = /^(-?\d+(?:\.\d+)?)(?: (\S+))?$/.exec(text ?? "") ?? [];
+  return amount ? formatMoney(amount, currency) : text;
+}
+
 // Formats a decimal string, such as a quantity.
 export function formatDecimal(value: string | null) {
   const format = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 6 });

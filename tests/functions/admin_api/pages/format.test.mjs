@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import "./browser.mjs";
 
-const { formatCount, formatDuration, formatRate, toLabel } = await import(process.env.FORMAT_MODULE);
+const { formatCount, formatDuration, formatRate, formatTotal, toLabel } = await import(process.env.FORMAT_MODULE);
 const { plainOptions } = await import(process.env.FILTERS_MODULE);
 
 for (const [seconds, text] of [
@@ -40,3 +40,11 @@ for (const [count, text] of [
 ]) {
   test(`${count} dead letters are counted as ${text}`, () => assert.equal(formatCount(count, "dead letter"), text));
 }
+
+test("a stated total has the format of all amounts", () => {
+  assert.equal(formatTotal("2159.47 EUR"), "2,159.47 EUR");
+  assert.equal(formatTotal("-12.5"), "-12.50");
+  assert.equal(formatTotal("2,159.47 EUR"), "2,159.47 EUR");
+  assert.equal(formatTotal("on request"), "on request");
+  assert.equal(formatTotal(null), null);
+});

@@ -21,7 +21,7 @@ from json import dumps
 from typing import Any, Literal
 from uuid import UUID
 
-from counterfoil.documents.three_way_match.model import Variance, VarianceCode
+from counterfoil.documents.three_way_match.model import DecisionKind, Variance, VarianceCode
 from counterfoil.documents.three_way_match.tolerances import Key, Limits, Tolerance, Tolerances, as_json
 
 VarianceKey = tuple[UUID, VarianceCode, str | None, Decimal, Decimal]
@@ -70,11 +70,13 @@ def apply_decisions(variances: Iterable[Variance], decisions: Collection[Varianc
         decision = by_key.get(variance_key(variance)) if by_key and is_difference(variance) else None
         if decision is None:
             yield variance
-        elif decision.is_accepted:
-            yield replace(variance, decided_by=variance.decided_by or decision.sentence, decision="accepted")
+            continue
+        kind: DecisionKind = "accepted" if decision.is_accepted else "disputed"
+        decided = replace(variance, decision=kind, decision_by=decision.by)
+        if decision.is_accepted:
+            yield replace(decided, decided_by=variance.decided_by or decision.sentence)
         else:
-            sentence = f"{variance.message} {decision.sentence}"
-            yield replace(variance, is_tolerated=False, message=sentence, decision="disputed")
+            yield replace(decided, is_tolerated=False, message=f"{variance.message} {decision.sentence}")
 
 
 MIN_DECISIONS = 20

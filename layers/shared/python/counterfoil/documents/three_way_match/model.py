@@ -394,6 +394,8 @@ class Variance:
     """Sentence about the missing deliveries that may resolve the variance."""
     decision: DecisionKind | None = None
     """A reviewer's latest decision."""
+    decision_by: str | None = None
+    """The reviewer, as named in the decision's sentence."""
 
     @property
     def is_open(self) -> bool:
@@ -425,6 +427,7 @@ class Variance:
             "decided_by": self.decided_by,
             "awaited_deliveries": self.awaited_deliveries,
             "decision": self.decision,
+            "decision_by": self.decision_by,
         }
 
 
