@@ -181,7 +181,7 @@ def test_shard_with_unknown_time_zone_is_dead_lettered(offers_harness: OffersHar
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("UPDATE offer_pool SET profiles_hash = sha256('another')", "differ from the pinned people"),
+        ("UPDATE offer_pool SET profiles_hash = sha256('another')", "differ from the pinned profiles"),
         ("UPDATE offer_shard SET profiles = NULL", "were deleted"),
     ],
 )
