@@ -109,7 +109,7 @@ def test_failed_s3_deletion_is_retried(make_task: Callable[..., str], run: Run, 
     assert (s3.objects, pending_removals(admin)) == ({}, set())
 
 
-def test_s3_outage_leaves_the_removal_pending(
+def test_s3_outage_leaves_the_deletion_pending(
     make_task: Callable[..., str], run: Run, s3: FakeS3, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = make_task("succeeded", LONG_AGO)
@@ -144,7 +144,7 @@ def test_run_deletes_limited_number_of_oldest_payloads(
     assert set(s3.objects) == {keys[0]}
 
 
-def test_run_without_due_removals_makes_no_s3_request(
+def test_run_without_due_deletions_makes_no_s3_request(
     maintenance_database: Database, admin: Connection, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.execute(
@@ -163,7 +163,7 @@ def test_missing_bucket_is_reported(make_task: Callable[..., str], run: Run, mai
         delete_payloads(maintenance_database, None, lambda: 30.0)
 
 
-def test_due_removals_are_found_by_index(admin: Connection) -> None:
+def test_due_deletions_are_found_by_index(admin: Connection) -> None:
     admin.execute("SET enable_seqscan = off")
     plan = admin.execute(
         "EXPLAIN SELECT key FROM payload_deletion WHERE due_at < now() ORDER BY due_at LIMIT 10"

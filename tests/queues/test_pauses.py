@@ -153,7 +153,7 @@ def test_reconciliation_without_enough_time_is_postponed(database: Database, acc
 
 
 class FlakyLambda:
-    """Lambda API that rejects the first changes of mappings."""
+    """Lambda API that rejects the first `failures_left` mapping updates."""
 
     def __init__(self, lambda_: Any, failures_left: int) -> None:
         self.lambda_, self.left = lambda_, failures_left
@@ -179,7 +179,7 @@ def flaky_lambda(account: Account, monkeypatch: pytest.MonkeyPatch) -> FlakyLamb
 
 
 @pytest.mark.usefixtures("flaky_lambda")
-def test_rejected_switch_is_retried(database: Database, account: Account):
+def test_rejected_mapping_update_is_retried(database: Database, account: Account):
     request_pause(database, pause_request())
     assert not apply_pause(database, "tasks", account.mappings["tasks"])
     assert account.states("tasks") == ["Enabled", "Disabled"]

@@ -1,4 +1,4 @@
-"""Renders documents as PDF pages, and invoices with or without embedded CII.
+"""PDF renderer for sample documents. Invoices can embed CII.
 
 The pages use the PDF core fonts in Windows-1252, which includes umlauts, accents and the euro sign, so no font file is
 required. A hybrid has `factur-x.xml` as an associated file (AFRelationship Alternative) and the Factur-X XMP
@@ -120,7 +120,7 @@ class _DocumentPdf(FPDF):
         return self.document.kind not in WITHOUT_PRICES
 
     def header(self) -> None:
-        """Draw the letterhead, and the repeated contents of later pages."""
+        """Draw the letterhead and, on later pages, the document heading, if the layout repeats them."""
         if self.page_no() == 1 or self.layout.letterhead_on_every_page:
             self._letterhead()
         if self.page_no() > 1 and self.layout.names_itself_on_every_page:
@@ -344,5 +344,8 @@ def _format_iban(iban: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace narrow no-break spaces in French numbers, which Windows-1252 lacks, with no-break spaces."""
+    """Replace narrow no-break spaces with no-break spaces.
+
+    French amounts contain them, and Windows-1252 lacks them.
+    """
     return text.replace("\u202f", "\u00a0")

@@ -49,7 +49,10 @@ class Entry:
 
     @property
     def commits_effects(self) -> bool:
-        """Return whether the entry settles an attempt that succeeded or was skipped, with its effects."""
+        """Return whether the entry commits the effects of an attempt.
+
+        Only succeeded and skipped attempts have effects.
+        """
         # A task is never skipped. A task without a status was canceled.
         return self.old is not None and (
             self.changed_to("succeeded") or (self.changed_to(None) and self.worker != "tasks")
@@ -64,7 +67,7 @@ class Entry:
 
 
 def ledger(world: "World") -> list[Entry]:
-    """Return all committed changes, in the order in which each work item changed."""
+    """Return all committed changes. Changes to the same work item are in order."""
     rows = world.store.admin.execute(
         "SELECT number, actor, worker, work_id, old, new FROM simulation_ledger ORDER BY number"
     ).fetchall()

@@ -64,7 +64,7 @@ class ToleranceEntry(DefaultTolerance):
 
 
 class ToleranceList(BaseModel):
-    """A tenant's tolerances, most general first, and the defaults."""
+    """A tenant's tolerances by key, general ones first within each key, and the defaults."""
 
     tenant: str
     tolerances: list[ToleranceEntry]

@@ -1,4 +1,4 @@
-"""The database's clock decides, regardless of the clocks of processes."""
+"""Expiry depends on the database clock, not on process clocks."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from powertools_postgres_idempotency import PostgresPersistence
 
 HOUR = 3600.0
 SKEWS = pytest.mark.parametrize(("first_skew", "second_skew"), [(-HOUR, 0.0), (HOUR, 0.0), (0.0, -HOUR), (0.0, HOUR)])
-"""Clock errors of two processes, in seconds."""
+"""Clock skew of the first and second process, in seconds."""
 
 
 class Processes:
@@ -31,7 +31,7 @@ class Processes:
         return self.first.place(order=ORDER)
 
     def place_second(self) -> Any:
-        """Place the order in the other process, also during a run of the first."""
+        """Place the order in the second process. The first may still be running."""
         before, self._time.passed = self._time.passed, self._second_skew
         try:
             return self.second.place(order=ORDER)
@@ -68,7 +68,7 @@ def test_result_survives_clock_skew(
     assert processes.runs() == 1
 
 
-def test_skewed_process_clocks_run_function_twice(clock: Time, pool: ConnectionPool[Connection]) -> None:
+def test_process_clock_skew_causes_second_run(clock: Time, pool: ConnectionPool[Connection]) -> None:
     processes = Processes(clock, -HOUR, 0.0, lambda: PostgresPersistence(pool.connection, clock=clock))
     processes.first.during = processes.place_second
     processes.place_first()
@@ -100,7 +100,7 @@ def test_times_are_converted_to_process_clock(clock: Time, skew: float, store: P
     assert abs(record.expiry_timestamp - (clock.seconds() + 300)) < 30  # for a slow machine
 
 
-def test_times_are_stored_by_database_clock(clock: Time, store: PostgresPersistence, admin: Connection) -> None:
+def test_stored_times_use_database_clock(clock: Time, store: PostgresPersistence, admin: Connection) -> None:
     Processes(clock, HOUR, 0.0, lambda: store).place_first()
     row = admin.execute(
         "SELECT claimed_at, completed_at - claimed_at, expires_at - completed_at, in_progress_until - claimed_at "

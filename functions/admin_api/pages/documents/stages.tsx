@@ -6,7 +6,7 @@ import type { Option } from "../ui/filters";
 
 type Stage = Schemas["DocumentStage"];
 
-const NAMES = { source: "Receipt of file", ingestion: "Extraction", matching: "Matching", output: "Result delivery" };
+const NAMES = { source: "File intake", ingestion: "Extraction", matching: "Matching", output: "Result delivery" };
 const UNFINISHED: Stage["state"][] = ["failed", "in-progress", "pending"]; // most important first
 
 // Returns the stage that determines the document's state.
@@ -54,7 +54,7 @@ export function Stages({ stages }: { stages: Stage[] }) {
 
 // Options for the list's filter: API names and labels.
 export const STAGE_LABELS: Option[] = [
-  ["source:failed", "Receipt of file failed"],
+  ["source:failed", "File intake failed"],
   ["ingestion:pending", "Waiting for extraction"],
   ["ingestion:in-progress", "Being extracted"],
   ["ingestion:failed", "Extraction failed"],

@@ -25,7 +25,7 @@ export function ShardName({ name }: { name: string }) {
   const label =
     words[0] === "late" ? (
       <>
-        Joined later, <Time at={words[1]} />
+        Joined after pinning, added <Time at={words[1]} />
       </>
     ) : (
       `Shard ${formatNumber(Number(words[0]) + 1)}`

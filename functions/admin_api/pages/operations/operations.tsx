@@ -77,7 +77,7 @@ function Progress({ operation }: { operation: Operation }) {
   const { handled, total } = countsOf(operation);
   return (
     <>
-      <progress value={handled} max={Math.max(1, total)} aria-label="Items with a result"></progress>
+      <progress value={handled} max={Math.max(1, total)} aria-label="Processed items"></progress>
       <span class="muted">
         {" "}
         {formatNumber(handled)} of {formatNumber(total)}
@@ -317,7 +317,7 @@ function Restore({ operation, path, until }: { operation: Operation; path: strin
 // Names of conditions, where they differ from the API's.
 const CONDITION_NAMES: Record<string, string> = {
   task_type: "type",
-  from_date: "failed from",
+  from_date: "failed on or after",
   to_date: "failed before",
   fingerprint: "group",
 };
@@ -454,10 +454,10 @@ function Controls({ operation, path, reload }: { operation: Operation; path: str
 
 const RESULTS = ["", "succeeded", "failed", "skipped"];
 const EMPTY: Record<string, string> = {
-  "": "No dead letters have been selected yet.",
-  succeeded: "No dead letters succeeded.",
-  failed: "No dead letters failed.",
-  skipped: "No dead letters were skipped.",
+  "": "No items have been selected yet.",
+  succeeded: "No items succeeded.",
+  failed: "No items failed.",
+  skipped: "No items were skipped.",
 };
 
 function Items({

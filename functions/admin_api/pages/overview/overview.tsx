@@ -369,8 +369,8 @@ function PauseButton({ queue, reload }: { queue: Queue; reload: () => void }) {
           ) : (
             <>
               <p>
-                No work items from this queue start, for any tenant, until the queue is resumed. Pausing uses up no
-                attempts. Work items already in progress finish.
+                Work items in this queue will not start for any tenant until you resume it. Pausing does not use up
+                attempts. Work items already in progress will finish.
               </p>
               <p class="muted">
                 Users of every tenant see the reason on every page, so do not name a tenant. Only users with access to

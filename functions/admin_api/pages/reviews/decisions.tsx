@@ -28,7 +28,7 @@ export function useSuperseded(button: string, verdict: string, known: EarlierDec
     }
     setFound((others) => [...others, decision]);
     const conflict = isOwn
-      ? "You decided this before. Check your decision"
+      ? "You already decided this. Check your decision"
       : "Someone else decided this first. Check their decision";
     throw new Error(`${conflict}, then ${button.toLowerCase()} anyway or cancel.`);
   };

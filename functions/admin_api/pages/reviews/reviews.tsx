@@ -27,7 +27,7 @@ type State = Schemas["Review"]["state"];
 export const STATES: Record<State, string> = {
   open: "Needs review",
   decided: "Decided by a reviewer",
-  resolved: "No longer ambiguous",
+  resolved: "No longer needs review",
 };
 const PROBABILITIES: Option[] = [ANY, ["0.5", "50% or more"], ["0.8", "80% or more"], ["0.9", "90% or more"]];
 

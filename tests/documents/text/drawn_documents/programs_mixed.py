@@ -96,7 +96,10 @@ def french_public() -> DrawnDocument:
 
 
 def american_suite() -> DrawnDocument:
-    """An invoice in euros from American software: parties in a row, terms in a row, the total also at the top."""
+    """An invoice in euros from American software.
+
+    Parties side by side, terms in one row, the total repeated at the top.
+    """
     sheet = Sheet()
     sheet.at(20, 22, "Larkspur Instruments, Inc.", 13, bold=True)
     sheet.rows(20, 27, "2200 Harbor Blvd, Suite 310", "Oakland, CA 94607", "United States", size=8.5)
@@ -139,7 +142,7 @@ def american_suite() -> DrawnDocument:
 
 
 def danish_confirmation() -> DrawnDocument:
-    """A Danish order confirmation from large-company software.
+    """A Danish order confirmation from enterprise software.
 
     Labels in two columns, discounts, freight in the last row of the table.
     """

@@ -61,7 +61,7 @@ SEARCH_BATCH_SIZE = 500
 
 
 def request(connection: Connection, tenant_id: UUID, new: NewOperation, job_ids: Sequence[UUID] = ()) -> Operation:
-    """Store an operation, select its first dead letters, and add an audit entry.
+    """Store a bulk operation, select its first dead letters, and add an audit entry.
 
     If `new` has no filter, `job_ids` lists the dead letters.
 

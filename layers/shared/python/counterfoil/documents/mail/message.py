@@ -68,7 +68,7 @@ class Refusal(StrEnum):
     SPAM = auto()
     ON_HOLD = auto()
     REJECTED = auto()
-    """By an operator, or by the tenant's DMARC policy."""
+    """Rejected by an operator or by the tenant's DMARC policy."""
     DUPLICATE = auto()
     """The tenant already has the email."""
     NO_FILES = auto()
@@ -92,7 +92,7 @@ REFUSALS: Mapping[Refusal, str] = {
 
 @dataclass(frozen=True)
 class Envelope:
-    """Header of an email. Every text is one line that PostgreSQL can store; empty if absent."""
+    """Sender, subject, Message-ID and SES refusal of an email. Every text is one line that PostgreSQL can store; empty if absent."""
 
     sender: str
     subject: str
@@ -191,7 +191,7 @@ def parse_head(content: bytes) -> EmailMessage:
 
 
 def envelope(mail: Message) -> Envelope:
-    """Return the header of an email."""
+    """Return an email's sender, subject, Message-ID and SES refusal."""
     match = _MESSAGE_ID.search(header_text(mail.get("message-id")))
     return Envelope(
         sender=header_text(mail.get("from"))[:MAX_TEXT_CHARS],
@@ -245,7 +245,7 @@ def _word(word: bytes | str, charset: str | None) -> str:
 
 
 def decode_raw_bytes(raw: str) -> str:
-    """Decode raw bytes, which the parser stores as surrogates, as UTF-8, or else as Latin-1."""
+    """Decode surrogate-escaped bytes as UTF-8, or as Latin-1 if that fails."""
     if raw.isascii():
         return raw
     as_bytes = raw.encode("utf-8", "surrogateescape") if _is_encodable(raw) else raw.encode("utf-8", "replace")
@@ -316,7 +316,7 @@ _PIECE = re.compile(r"\\.|[\"()]|[^\\\"()]+|\\", re.DOTALL)
 def recipients(head: bytes) -> tuple[str, ...]:
     """Return an email's recipients from its first bytes: lower case, unique, at most MAX_RECIPIENTS.
 
-    Addresses that servers delivered to come first: Delivered-To, X-Original-To, and the `for` clause of Received, which
+    Delivery addresses come first: Delivered-To, X-Original-To, and the `for` clause of Received, which
     shows blind copies. To, Cc, Bcc and the Resent fields follow.
 
     Raises:
