@@ -109,7 +109,7 @@ function Totals({ data, tenant }: { data: Overview; tenant: string | null }) {
         {data.measured_at ? (
           <>
             Pending work items and dead letters were counted at <Time at={data.measured_at} />. The number in progress
-            is up to date.
+            is current.
           </>
         ) : (
           "Pending work items were not counted in the last hour. The watchdog is not running, or the deployment is new."

@@ -92,7 +92,10 @@ REFUSALS: Mapping[Refusal, str] = {
 
 @dataclass(frozen=True)
 class Envelope:
-    """Sender, subject, Message-ID and SES refusal of an email. Every text is one line that PostgreSQL can store; empty if absent."""
+    """Sender, subject, Message-ID and SES refusal of an email.
+
+    Every text is one line that PostgreSQL can store; empty if absent.
+    """
 
     sender: str
     subject: str
