@@ -115,10 +115,10 @@ def _seconds(claim: object) -> float | None:
 
 
 def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the lists of groups and audiences in the token itself, if the gateway's text matches them.
+    """Return the token's lists of groups and audiences, if they match the claims that the gateway passed.
 
-    In the gateway's text, a name with a space looks like two names, so a group named `x admin` would grant the admin
-    role. The header contains the token that the gateway verified.
+    The gateway passes each list as text separated by spaces, so a group named `x admin` would grant the admin role. The
+    token in the header can be trusted, because the gateway verified it.
     """
     found: dict[str, list[str]] = {}
     for name in (GROUPS, "aud"):

@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 
 
 class StillRunningError(TransientError):
-    """The message's work item is in progress in another process."""
+    """Another process is still running the message's work item."""
 
 
 class OutOfTimeError(TransientError):

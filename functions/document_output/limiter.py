@@ -27,7 +27,7 @@ class DestinationLimiter:
     """Limits the concurrent calls of one process to each slow destination."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """`clock` returns seconds."""
+        """Create a limiter without slow destinations. `clock` returns the time in seconds."""
         self._clock = clock
         self._lock = Lock()
         self._calls: Counter[UUID] = Counter()

@@ -588,7 +588,7 @@ def _log_url(console: str, log: AttemptLog) -> str:
 
 
 def _encode_twice(text: str) -> str:
-    """Encode a text like the AWS console does: twice, with a dollar sign for each percent sign."""
+    """Encode a string as the AWS console does: percent-encode it twice, then replace each `%` with `$`."""
     return quote(quote(text, safe=""), safe="").replace("%", "$")
 
 

@@ -99,7 +99,7 @@ def test_rejected_message_uses_no_number(chat: Chat, database: Database) -> None
 def test_session_is_hidden_from_other_users(chat: Chat, admin: Connection, other_user: str | None):
     session = chat.submit("My secret")
 
-    unknown = pytest.raises(SessionNotFoundError, match=r"^There is no such session\.$")
+    unknown = pytest.raises(SessionNotFoundError, match=r"^There is no such conversation\.$")
     with unknown:
         chat.submit("Let me in", uuid4(), user="eve")
     with unknown:

@@ -121,10 +121,10 @@ class Egress:
         seconds: float = TOTAL_SECONDS,
         max_body_bytes: int | None,
     ) -> EgressResponse:
-        """Make one call and return its response. The status is 2xx.
+        """Make one call and return its response, whose status is 2xx.
 
-        If `max_body_bytes` is None, the body is not read. A longer body is truncated and is not an error, because the
-        server has already processed the request.
+        If `max_body_bytes` is None, the body is not read. A body longer than `max_body_bytes` is truncated without an
+        error, because the server has already processed the request.
 
         Raises:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).

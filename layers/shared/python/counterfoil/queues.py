@@ -409,7 +409,7 @@ _MARK_APPLIED = "UPDATE queue_pause SET is_applied = true WHERE worker = %s AND 
 
 
 def list_pauses(connection: Connection) -> dict[str, QueuePause]:
-    """Return the state by worker. Requires a transaction of the delivery role."""
+    """Return each worker's pause. Must run in a transaction of the delivery role."""
     return {row[0]: QueuePause(*row) for row in connection.execute(_LIST_PAUSES.encode())}
 
 

@@ -59,7 +59,7 @@ class ClaimedMessage:
 
 
 class Batch(BatchProcessor):
-    """Processes the messages of one invocation, and acknowledges or reports each of them."""
+    """The messages of one invocation. Each is processed, then acknowledged or reported as failed."""
 
     def __init__(self, consumer: "Consumer") -> None:
         super().__init__(event_type=EventType.SQS, raise_on_entire_batch_failure=False)

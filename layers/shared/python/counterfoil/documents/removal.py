@@ -35,7 +35,7 @@ REASON = "A document that this one matched, or could have matched, was removed."
 
 @dataclass(frozen=True)
 class DeletionResult:
-    """Result of a removal."""
+    """Result of a deletion."""
 
     documents: tuple[UUID, ...]
     """The document and the parts that were split from it, except for reassigned parts."""

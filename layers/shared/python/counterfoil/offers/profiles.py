@@ -69,7 +69,7 @@ def internal_id(tenant_id: UUID, external_id: UUID) -> UUID:
 
 
 def check(profile: Profile, now: datetime) -> None:
-    """Validate what the types and ranges of a profile's fields do not cover.
+    """Validate the rules that the types and ranges of a profile's fields cannot express.
 
     Raises:
         RejectedRequestError: a field is invalid. The message names it.

@@ -58,7 +58,7 @@ class SessionNotFoundError(RejectedRequestError):
     """The conversation does not exist or belongs to another user."""
 
     def __init__(self) -> None:
-        super().__init__("There is no such session.")
+        super().__init__("There is no such conversation.")
 
 
 def estimate_tokens(text: str) -> int:

@@ -185,7 +185,7 @@ def _inspect(content: bytes) -> None:
 
 
 class _Scan:
-    """Counts elements and rejects constructs that business documents do not need."""
+    """XML scan that counts elements and rejects constructs that business documents do not need."""
 
     def __init__(self) -> None:
         self._elements = 0

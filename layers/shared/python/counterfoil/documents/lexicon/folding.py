@@ -55,7 +55,7 @@ def fold_letters(text: str) -> str:
 
 
 def fold_umlauts(text: str) -> str:
-    """Return the folded text. Umlauts, even if spelled with an e, become vowels: `ü` and `ue` become `u`."""
+    """Return the text with umlauts folded to their base vowels. Both `ü` and `ue` become `u`."""
     return _UMLAUTS.sub(r"\1", latin(text))
 
 

@@ -191,7 +191,7 @@ def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class DepartingDocument:
-    """Neighborhood of departing documents."""
+    """Neighbors and clusters of documents that are being removed from their clusters."""
 
     neighbors: frozenset[UUID]
     """Documents with an edge to a departing document."""

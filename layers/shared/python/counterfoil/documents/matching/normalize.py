@@ -99,7 +99,7 @@ def vat_suffix(vat: str) -> str:
 
 
 def same_vat(a: str, b: str) -> bool:
-    """Return whether two VAT ids are equal, even if only one has its country letters."""
+    """Return whether two VAT ids match. The country prefix is ignored if only one of them has it."""
     return a == b or (min(len(a), len(b)) >= _VAT_END and (a.endswith(b) or b.endswith(a)))
 
 

@@ -524,7 +524,7 @@ class Context:
         )
 
     def decide(self, child: Document) -> rules.RuleDecision:
-        """Decide about a child. `read_inputs` must have read its rows."""
+        """Return the rules' decision about a child's matches. `read_inputs` must have read its rows."""
         similar = self.similar(child, self.open_kinds(child))
         decisions = self.manual_decisions(child.id)
         claims = {other.id: self.claims(other) for other in rules.candidates_to_score(child, similar)}

@@ -205,7 +205,7 @@ def match_probabilities(scores: Sequence[Score]) -> list[float]:
 
 
 def is_conclusive(bits: float) -> bool:
-    """Return whether a match by number of this strength holds regardless of similar documents."""
+    """Return whether a number match of this strength is conclusive even if similar documents exist."""
     return probability(bits) >= _CONCLUSIVE_PROBABILITY
 
 

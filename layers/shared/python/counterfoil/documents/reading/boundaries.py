@@ -130,7 +130,7 @@ def answer_schema(question_pages: Iterable[int]) -> type[Choices]:
         @model_validator(mode="after")
         def _check_pages(self) -> "Choosing":
             if sorted(choice.page for choice in self.boundaries) != expected:
-                raise ValueError("not one entry for each page in question")
+                raise ValueError("must contain exactly one entry for each requested page")
             return self
 
     return Choosing

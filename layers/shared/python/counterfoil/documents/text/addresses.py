@@ -343,7 +343,8 @@ _ABOUT_ADDRESS = re.compile(
 def heading(cell: Cell) -> str | None:
     """Return the role that a heading assigns to the address below it; None for other cells.
 
-    Roles are seller, buyer, invoiced, addressed (not the sender), delivered and elsewhere.
+    Roles: `seller`, `buyer`, `invoiced` (billing address), `addressed` (recipient of the document), `delivered`
+    (delivery address), `elsewhere` (any other address).
     """
     words = cell.plain.strip(" :.*")
     match = _HEADINGS.fullmatch(words) or _HEADINGS.fullmatch(_ABOUT_ADDRESS.sub("", words))

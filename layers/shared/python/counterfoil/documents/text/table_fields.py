@@ -197,9 +197,9 @@ def _is_known_code(text: str) -> bool:
 
 
 def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
-    """Return whether cells with several values leave no blank row for missing ones.
+    """Return whether cells with several values omit missing values instead of leaving a blank row.
 
-    In that case, no such cell starts below the top of its line item.
+    Every such cell then starts at the top of its line item.
     """
     for index, column in enumerate(heading.columns):
         if len(column.names) < 2 or any(name[0] is Kind.DESCRIPTION for name in column.names):

@@ -400,7 +400,7 @@ def _apply_reading(stretch: Stretch, reading: Heading) -> Stretch:
 
 
 def _score(item: LineFields) -> int:
-    """Return a score for how much of a line item was read and proven."""
+    """Return a score for the completeness of a line item: its fields, and those verified by arithmetic."""
     has_word = re.search(r"\b[^\W\d_]{3,}\b", item.fields.get("description", "")) is not None
     return len(item.fields) + has_word + 3 * sum(1 for confidence in item.confidence.values() if confidence > 0.95)
 

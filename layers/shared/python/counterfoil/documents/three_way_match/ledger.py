@@ -1,6 +1,6 @@
 """A cluster's ledger: ordered quantities, and the quantities that each document adds. Pure.
 
-An entry is the quantity of one line item of a document, recorded under an item. Items are the lines of
+An entry assigns the quantity of a document's line item to an item. Items are the lines of
 orders, and the lines of deliveries without an order. Equal lines of one order are one item, because later documents
 cannot distinguish them.
 """
@@ -40,7 +40,7 @@ def total(quantities: Iterable[Decimal]) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A document's line item, recorded under an item."""
+    """A document's line item, assigned to an item."""
 
     document: Document
     line: Line

@@ -69,7 +69,7 @@ def unit_name(unit: str | None, quantity: Decimal) -> str:
 def conversion_factor(unit: str | None, target: str | None) -> Decimal | None:
     """Return the number of `target` units in one `unit`; None if unknown.
 
-    A missing unit counts as equal.
+    If either unit is missing, the units are treated as equal.
 
     >>> conversion_factor("TNE", "KGM")
     Decimal('1000')
@@ -312,7 +312,7 @@ def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[st
 
 
 def _document_line(kind: DocumentType, data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the net total of an invoice without line items as its only line item."""
+    """Return one line item with the net total, for an invoice that has no line items."""
     is_bill = kind is DocumentType.INVOICE and parse_number(data.get("total_net")) is not None
     return [{"position": "total", "net_amount": data["total_net"]}] if is_bill else []
 

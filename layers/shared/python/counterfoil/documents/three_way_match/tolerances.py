@@ -126,9 +126,10 @@ class Tolerances:
         self._limits = {(entry.key, *entry.scope): entry.limits for entry in entries}
 
     def limits(self, key: Key, *, suppliers: Iterable[str] = (), articles: Iterable[str] = ()) -> Limits:
-        """Return the most specific limits: by supplier and article, article, supplier, then neither.
+        """Return the most specific limits that are set.
 
-        `suppliers` are spellings of the supplier (VAT id, name), `articles` the article's numbers.
+        Limits for supplier and article come first, then for the article, the supplier, and all. `suppliers` are the
+        supplier's VAT id and name, and `articles` are the article's numbers.
         """
         supplier_keys = [_supplier(one) for one in suppliers]
         article_keys = [normalize_code(one) for one in articles]
