@@ -43,7 +43,7 @@ for (const whole of [{ missing: [] }, { missing: undefined }]) {
 }
 
 test("document list names missing facts", () => {
-  const listed = { ...doc, stages: [], received_at: "2026-01-05T12:00:00Z" };
+  const listed = { ...doc, stages: [], cluster_order_numbers: [], received_at: "2026-01-05T12:00:00Z" };
   assert.match(textOf(DocumentRow({ doc: listed, tenant: "acme" })), /Not extracted: supplier, total/);
 });
 
