@@ -23,7 +23,7 @@ from counterfoil.errors import InvalidDocumentError
 
 MAX_NAMED_FILES = 3
 """Maximum number of skipped files named in a remark. The source lists all skipped files."""
-SEEN_BEFORE = "The tenant already has this file; it was counted as a duplicate"
+SEEN_BEFORE = "The tenant already has this file; it was counted as a duplicate."
 REMOVED = "A document from this file was removed. Upload the file again to restore the document."
 
 

@@ -126,4 +126,6 @@ def test_review_shows_an_exhausted_budget(harness: TenantHarness, admin: Connect
         """UPDATE document_review
             SET ambiguous_matches = jsonb_set(ambiguous_matches, '{0,llm_skip_reason}', '"The budget is used up."')"""
     )
-    assert "Two purchase orders with the number 4711 match equally well. The budget is used up." in run("show", harness.ids[2])
+    assert "Two purchase orders with the number 4711 match equally well. The budget is used up." in run(
+        "show", harness.ids[2]
+    )

@@ -297,7 +297,7 @@ def test_unreadable_scan_is_stored_with_reason(file: bytes, ingestion: Ingestion
     assert ingestion.ingest(ocr=False) == DONE
 
     assert (ingestion.job(id_)["status"], ingestion.document(id_)["structured_data"]) == (None, None)
-    assert "Page 1 is scanned and could not be read: OCR is off." in (ingestion.job(id_)["skip_reason"])
+    assert "Page 1 is scanned and could not be read: OCR is not enabled." in (ingestion.job(id_)["skip_reason"])
 
 
 def test_garbled_text_layer_is_skipped_with_reason(ingestion: Ingestion):
@@ -307,7 +307,7 @@ def test_garbled_text_layer_is_skipped_with_reason(ingestion: Ingestion):
 
     assert (ingestion.job(id_)["status"], ingestion.document(id_)["structured_data"]) == (None, None)
     assert (
-        "Page 1 is printed in fonts without usable characters and could not be read: OCR is off."
+        "Page 1 is printed in fonts without usable characters and could not be read: OCR is not enabled."
         in ingestion.job(id_)["skip_reason"]
     )
     assert ingestion.model.requests == []

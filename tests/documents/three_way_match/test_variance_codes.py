@@ -392,6 +392,12 @@ def test_missing_order_is_reported():
     assert match_result.outcome is ThreeWayMatchStatus.INCOMPLETE
 
 
+def test_excess_of_a_measured_quantity_is_too_much():
+    ordered, delivered = line(unit="MTR"), line(unit="MTR", quantity="11.5")
+    match_result = result(order(lines=[ordered]), delivery(lines=[delivered]), invoice(lines=[ordered]))
+    assert only_sentence(match_result, "over_delivered").endswith("but 11.5 were delivered (1.5 m too much).")
+
+
 def test_several_missing_orders_are_reported_in_plural():
     lines = [line(po_reference="4711"), line("B-2", "5", "12.50", po_reference="4712")]
     match_result = result(delivery(), invoice(lines=lines, po_reference=""))

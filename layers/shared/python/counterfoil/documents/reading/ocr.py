@@ -223,7 +223,7 @@ def _rotate_back(
 
 MAX_SCANNED_PAGES = 200
 """Maximum number of scanned pages per file, to limit cost and time."""
-OCR_DISABLED = "OCR is off"
+OCR_DISABLED = "OCR is not enabled"
 _MAX_LISTED = 5
 _LONG_SIDE = 842.0
 """Long side of A4 in points. An image has no size on paper, only proportions."""

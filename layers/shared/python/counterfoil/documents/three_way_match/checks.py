@@ -22,6 +22,7 @@ from counterfoil.documents.three_way_match.ledger import (
     Ledger,
     LedgerEntry,
     build_ledger,
+    format_excess,
     format_quantity,
     is_or_are,
     item_label,
@@ -228,14 +229,13 @@ def _delivered(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[V
 
 def _delivery_message(item: Item, ordered: Decimal, delivered: Decimal) -> str:
     difference = abs(delivered - ordered)
-    difference_text = format_quantity(difference, item)
     if delivered < ordered:
         ratio = f"{format_number(delivered)} of {format_quantity(ordered, item)} ordered"
-        missing = f"{difference_text} {is_or_are(difference)} missing"
+        missing = f"{format_quantity(difference, item)} {is_or_are(difference)} missing"
         return f"{item_label(item)}: {ratio} {was_or_were(delivered)} delivered; {missing}."
     limit = f"{format_quantity(ordered, item)} {was_or_were(ordered)} ordered"
     delivered_text = f"{format_number(delivered)} {was_or_were(delivered)} delivered"
-    return f"{item_label(item)}: {limit}, but {delivered_text} ({difference_text} too many)."
+    return f"{item_label(item)}: {limit}, but {delivered_text} ({format_excess(difference, item)})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +304,8 @@ def _excess_message(item: Item, entry: LedgerEntry, billed: Decimal, bound: _Bou
     subject = entry.document.heading if is_single else f"With {entry.document.title}, {len(invoices)} invoices together"
     only = "only " if bound.quantity else ""
     limit = f"{only}{format_quantity(bound.quantity, item)} {was_or_were(bound.quantity)} {bound.words}"
-    excess = format_quantity(billed - bound.quantity, item)
     bills = f"{'bills' if is_single else 'bill'} {format_quantity(billed, item)} of {item_label(item)}"
-    return f"{subject} {bills}, but {limit} ({excess} too many)."
+    return f"{subject} {bills}, but {limit} ({format_excess(billed - bound.quantity, item)})."
 
 
 def _awaited_deliveries(ledger: Ledger, item: Item, billed: Decimal) -> str | None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from counterfoil.documents.structured import DocumentType
 from counterfoil.documents.three_way_match.alignment import OrderLine, Place, align_documents, anchors
 from counterfoil.documents.three_way_match.model import (
+    MEASURED_UNITS,
     Document,
     Line,
     conversion_factor,
@@ -332,6 +333,11 @@ def item_label(item: Item) -> str:
 def format_quantity(quantity: Decimal, item: Item) -> str:
     """Return a quantity with its unit."""
     return f"{format_number(quantity)} {unit_name(item.unit, quantity)}".rstrip()
+
+
+def format_excess(quantity: Decimal, item: Item) -> str:
+    """Return an excess quantity with its unit, such as "2 pieces too many" or "1.5 kg too much"."""
+    return f"{format_quantity(quantity, item)} too {'much' if item.unit in MEASURED_UNITS else 'many'}"
 
 
 def was_or_were(quantity: Decimal) -> str:

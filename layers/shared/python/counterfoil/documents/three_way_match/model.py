@@ -57,6 +57,8 @@ _WORDS = {
     "LTR": ("l", "l"), "HLT": ("hl", "hl"), "MTQ": ("m³", "m³"), "KWH": ("kWh", "kWh"),
 }  # fmt: skip
 """Names of units in sentences, singular and plural."""
+MEASURED_UNITS = frozenset(unit for unit, (one, many) in _WORDS.items() if one == many) - {"DZN"}
+"""Units of quantities that are measured, not counted."""
 
 
 def unit_name(unit: str | None, quantity: Decimal) -> str:
