@@ -27,8 +27,8 @@ export function Audit() {
     <>
       <h1>Audit trail</h1>
       <p class="lead">
-        Changes and exports by users, and automatic changes to operations. Entries cannot be changed or deleted. Each entry contains its own hash and the hash of
-        the previous entry.
+        Changes and exports by users, and automatic changes to operations. Entries cannot be changed or deleted. Each
+        entry contains its own hash and the hash of the previous entry.
       </p>
       <Filter tenant={tenant} target={target} />
       {error && <ErrorNotice error={error} reload={reload} />}

@@ -109,7 +109,10 @@ def carried_totals() -> DrawnDocument:
 
 
 def german_credit_note() -> DrawnDocument:
-    """A German credit note: negative amounts, a column with labels and the numbers of credit note and invoice."""
+    """A German credit note with negative amounts.
+
+    A column has labels and the numbers of the credit note and the invoice.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Oberland Textil AG", 13, bold=True)
     sheet.at(20, 48, "Oberland Textil AG | Weberstraße 2 | 87435 Kempten", 7)

@@ -98,7 +98,7 @@ def french_public() -> DrawnDocument:
 def american_suite() -> DrawnDocument:
     """An invoice in euros from American software.
 
-    Parties side by side, terms in one row, the total repeated at the top.
+    The parties are in one row, the terms in another, and the total is repeated at the top.
     """
     sheet = Sheet()
     sheet.at(20, 22, "Larkspur Instruments, Inc.", 13, bold=True)

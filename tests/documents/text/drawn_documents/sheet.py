@@ -85,7 +85,10 @@ def lines(names: str, *texts: str) -> list[dict[str, str]]:
 
 
 def party(values: str, **fields: str) -> dict[str, str]:
-    """Return a party from name, street, postal code and city, separated by bars, and from additional `fields`."""
+    """Return a party with additional `fields`.
+
+    `values` are the name, street, postal code and city, separated by bars.
+    """
     return line(values, "name street postal_code city") | fields
 
 
