@@ -6,7 +6,7 @@ type DocumentEvent = Schemas["DocumentEvent"];
 
 // Work by worker.
 const WORK: Record<string, string> = {
-  acquisition: "Receipt of file",
+  acquisition: "File intake",
   ingestion: "Extraction",
   matching: "Matching",
   diagnostics: "Comparison",
