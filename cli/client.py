@@ -74,7 +74,10 @@ class Api:
     """Known email addresses by subject; None for workers and for people whose address is unknown."""
 
     def name_of(self, actor: str) -> str:
-        """Return a person's name or email address, or a worker's name. Raises the same errors as `send`."""
+        """Return a person's name or email address, or a worker's name.
+
+        Raises the same errors as `send`.
+        """
         name = self.local_name_of(actor) if actor else ""
         if name is not None:
             return name
@@ -86,7 +89,9 @@ class Api:
     def send(
         self, method: str, path: str, *, query: Query | None = None, body: object = None, expected_version: int = -1
     ) -> httpx.Response:
-        """Send a request and return its response. A non-negative `expected_version` is sent as `If-Match`.
+        """Send a request and return its response.
+
+        A non-negative `expected_version` is sent as `If-Match`.
 
         Raises:
             UsageError: the API rejects the request; the message states the reason.
@@ -106,7 +111,10 @@ class Api:
         return response
 
     def pages(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield pages whose `name` fields have up to `limit` items in total. Raises like `send`."""
+        """Yield pages whose `name` fields have up to `limit` items in total.
+
+        Raises like `send`.
+        """
         cursor, remaining = None, limit
         while remaining is None or remaining > 0:
             parameters = {
@@ -122,7 +130,10 @@ class Api:
             remaining = None if remaining is None else remaining - len(page[name])
 
     def items(self, path: str, name: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield up to `limit` items from the `name` field of each page. Raises the same errors as `send`."""
+        """Yield up to `limit` items from the `name` field of each page.
+
+        Raises the same errors as `send`.
+        """
         for page in self.pages(path, name, limit=limit, **query):
             yield from page[name]
 
@@ -189,7 +200,9 @@ class Api:
 
 
 def connect(context: typer.Context, by: str | None = None) -> Api:
-    """Return the API for a command. In the local cloud, sign in as `by` or as the operating system's user.
+    """Return the API for a command.
+
+    In the local cloud, sign in as `by` or as the operating system's user.
 
     Raises:
         CloudError: the local cloud is not running.

@@ -1,4 +1,7 @@
-"""Full ids and short ids. A short id consists of an id's last characters, which are random."""
+"""Full ids and short ids.
+
+A short id consists of an id's last characters, which are random.
+"""
 
 import re
 from uuid import UUID

@@ -35,7 +35,9 @@ class Claims(BaseModel):
 
     @classmethod
     def of(cls, token: str) -> "Claims":
-        """Decode a token that came directly from its issuer. The API checks the signature.
+        """Decode a token that came directly from its issuer.
+
+        The API checks the signature.
 
         Raises:
             CommandError: the token is not an ID token.
@@ -190,7 +192,10 @@ def post(endpoint: str, form: Mapping[str, str]) -> httpx.Response:
 
 
 def error_code(text: str) -> str:
-    """Return `text` if it is an OAuth error code. Other text is hidden, because it could contain a token."""
+    """Return `text` if it is an OAuth error code.
+
+    Other text is hidden, because it could contain a token.
+    """
     return text if _ERROR_CODE.fullmatch(text) else "unknown error"
 
 
@@ -202,7 +207,10 @@ def _error_code(response: httpx.Response) -> str:
 
 
 def _refresh(url: str, now: float) -> Login:
-    """Return the login with a valid token. The lock lets only one of several commands refresh the token."""
+    """Return the login with a valid token.
+
+    The lock lets only one of several commands refresh the token.
+    """
     expired = f"The login to {url} has expired. Run 'counterfoil login --url {url}'."
     with edit_logins() as logins:
         login = logins.by_url.get(url)

@@ -74,7 +74,10 @@ def _json(value: Any) -> str:
 
 
 class Checklist:
-    """Sequential steps with their durations. On a terminal, the current step is animated."""
+    """Sequential steps with their durations.
+
+    On a terminal, the current step is animated.
+    """
 
     def __init__(self) -> None:
         """Create an empty checklist."""
@@ -117,7 +120,10 @@ class Checklist:
 
     @contextmanager
     def live(self) -> Iterator["Checklist"]:
-        """Show the steps that the block begins. If the block raises, the last step is marked as failed."""
+        """Show the steps that the block begins.
+
+        If the block raises, the last step is marked as failed.
+        """
         with self._progress:
             try:
                 yield self
@@ -171,7 +177,10 @@ class Counters:
 
 
 def tenant_table(slugs: Sequence[str], *columns: Column) -> tuple[Table, Callable[..., None]]:
-    """Return a table and a function that adds a row. The table shows the tenant if there are several."""
+    """Return a table and a function that adds a row.
+
+    The table shows the tenant if there are several.
+    """
     several = len(set(slugs)) > 1
     tenants = [Column("tenant", no_wrap=True)] if several else []
     table = Table(*tenants, *columns, box=None, pad_edge=False)
@@ -203,7 +212,10 @@ def format_time(text: str, *, seconds: bool = False) -> str:
 
 
 def bars(numbers: Sequence[int], count: int) -> str:
-    """Return `count` bars. Each bar is a sum of consecutive numbers, scaled to the largest sum."""
+    """Return `count` bars.
+
+    Each bar is a sum of consecutive numbers, scaled to the largest sum.
+    """
     size = len(numbers) // count
     sums = [sum(numbers[start : start + size]) for start in range(0, len(numbers), size)]
     highest = max(sums)

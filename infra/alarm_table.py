@@ -1,4 +1,6 @@
-"""The table of alarms, with their metrics, thresholds and severities. This module does not import CDK.
+"""The table of alarms, with their metrics, thresholds and severities.
+
+This module does not import CDK.
 
 To add an alarm, add an entry here, a page with the alarm's name in docs/runbook, and a row in the table of the
 runbook's README. Alarms about the health of a function or a dead-letter queue are defined in the worker's row
@@ -43,7 +45,9 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmSpec:
-    """One alarm. It fires when the value exceeds the threshold for `periods` consecutive periods.
+    """One alarm.
+
+    It fires when the value exceeds the threshold for `periods` consecutive periods.
 
     A condition "for 5 minutes" is one period of 5 minutes with the statistic Minimum. A missed watchdog run does not
     prevent such an alarm.
@@ -73,7 +77,10 @@ class AlarmSpec:
     the new functions run."""
 
     def threshold_for(self, row: WorkerSpec | None, override: float | None) -> float:
-        """Return the threshold of `row`'s alarm. `override` is the deployment's setting, if any."""
+        """Return the threshold of `row`'s alarm.
+
+        `override` is the deployment's setting, if any.
+        """
         default = self.threshold
         if self.requeued is not None and row is not None and row.has_retry_queue and not row.retry_delays:
             default = self.requeued

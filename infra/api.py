@@ -84,7 +84,10 @@ class Api(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, issuer: Issuer | None, address: Address, removal_policy: RemovalPolicy
     ) -> None:
-        """Create the gateway. If `issuer` is None, also create a user pool with `removal_policy`."""
+        """Create the gateway.
+
+        If `issuer` is None, also create a user pool with `removal_policy`.
+        """
         super().__init__(scope, id_)
         self.emulated = address.emulator is not None
         self.gateway = gateway.HttpApi(

@@ -151,7 +151,10 @@ class ExternalServices:
 
     @property
     def bedrock(self) -> bool:
-        """True if Bedrock serves the language model or the embeddings. Functions call it with their role."""
+        """True if Bedrock serves the language model or the embeddings.
+
+        Functions call it with their role.
+        """
         return "bedrock" in self.models.values()
 
     @property
@@ -171,7 +174,10 @@ class ExternalServices:
 
     @property
     def secret(self) -> bool:
-        """True if a service requires the secret. Secrets of tenants' webhooks are in the database."""
+        """True if a service requires the secret.
+
+        Secrets of tenants' webhooks are in the database.
+        """
         return bool(self._internet_models) or self.slack
 
     @property
@@ -271,7 +277,10 @@ def stage_of(value: Any) -> str:
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:
-    """Return a JSON object. The value is text on the command line, and an object in cdk.json."""
+    """Return a JSON object.
+
+    The value is text on the command line, and an object in cdk.json.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -265,7 +265,10 @@ class Stage:
 
 
 def external_services_of(deployment: Deployment) -> ExternalServices:
-    """Return the deployment's external services. In the local cloud, webhooks are always enabled."""
+    """Return the deployment's external services.
+
+    In the local cloud, webhooks are always enabled.
+    """
     return ExternalServices(
         deployment.settings, slack=deployment.slack, webhooks=deployment.webhooks or deployment.stage == "local"
     )
@@ -345,7 +348,9 @@ class State(Construct):
         self._outputs()
 
     def _uploads(self) -> s3.Bucket:
-        """Create the uploads bucket. S3 sends a message for every new object under NOTIFIED_PREFIXES.
+        """Create the uploads bucket.
+
+        S3 sends a message for every new object under NOTIFIED_PREFIXES.
 
         The bucket's name is fixed, because the bucket and the queue's policy refer to each other.
         """
@@ -435,7 +440,10 @@ class State(Construct):
         return bucket
 
     def _secret_arn(self) -> str | None:
-        """Return the ARN of the secret for external services. An operator must fill a new secret."""
+        """Return the ARN of the secret for external services.
+
+        An operator must fill a new secret.
+        """
         if not self._stage.is_aws or not self._stage.external_services.secret:
             return None
         if self._stage.deployment.secret_arn is not None:
@@ -472,7 +480,9 @@ def notification(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfiguration
 
 
 def lifecycle_rules(days: Mapping[str, int]) -> list[s3.LifecycleRule]:
-    """Return the uploads bucket's lifecycle rules. `days` is the retention by prefix or NONCURRENT.
+    """Return the uploads bucket's lifecycle rules.
+
+    `days` is the retention by prefix or NONCURRENT.
 
     | prefix | current objects | noncurrent versions |
     |---|---|---|

@@ -180,7 +180,10 @@ def compile_all(folder: Path, compiler: str | None, *, target_folder: str) -> No
 
 
 def archive(folder: Path, destination: Path) -> None:
-    """Zip a folder with sorted names, a fixed time and a fixed mode. The file appears only when complete."""
+    """Zip a folder with sorted names, a fixed time and a fixed mode.
+
+    The file appears only when complete.
+    """
     destination.parent.mkdir(parents=True, exist_ok=True)
     partial = destination.with_suffix(f".{os.getpid()}.partial")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as bundle:

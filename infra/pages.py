@@ -1,4 +1,6 @@
-"""Bundles the files for browsers in a function's folder `pages`. Their names contain content hashes.
+"""Bundles the files for browsers in a function's folder `pages`.
+
+Their names contain content hashes.
 
 The source consists of TypeScript modules, a style sheet and an HTML page. package.json lists the libraries. esbuild
 bundles everything into one script and one style sheet. Loading the page therefore takes three requests, each of which

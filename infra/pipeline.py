@@ -1,4 +1,7 @@
-"""The stateless stack: workers, schedules, routes and alarms. Migrations run first."""
+"""The stateless stack: workers, schedules, routes and alarms.
+
+Migrations run first.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -54,7 +57,10 @@ class InboundMail(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str, *, domain: str, bucket: s3.IBucket) -> None:
-        """Create the rule. It stores mail for every address at `domain` under INBOX in `bucket`."""
+        """Create the rule.
+
+        It stores mail for every address at `domain` under INBOX in `bucket`.
+        """
         super().__init__(scope, id_)
         # The bucket is imported. Otherwise the action would grant access to every rule in the account. The bucket
         # policy in infra/data.py grants access only to this rule.

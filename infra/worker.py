@@ -193,7 +193,10 @@ class Worker(Construct):
         return role
 
     def grant_pause(self, pausable: Sequence[lambda_.EventSourceMapping]) -> None:
-        """Allow pausing and resuming these mappings. Their ids are unknown until they are created."""
+        """Allow pausing and resuming these mappings.
+
+        Their ids are unknown until they are created.
+        """
         arn_prefix = f"arn:{Aws.PARTITION}:lambda:{Aws.REGION}:{Aws.ACCOUNT_ID}:event-source-mapping"
         local_actions = [LOCAL_GET_MAPPING] if not self._shared.stage.is_aws else []
         self._policy.add_statements(
@@ -265,7 +268,10 @@ class Worker(Construct):
         return [self._shared.state.uploads.arn_for_objects(f"{prefix}*") for prefix in prefixes]
 
     def _with_batch_actions(self, actions: list[str]) -> list[str]:
-        """Add batch actions for the local cloud. AWS checks only the action for a single message."""
+        """Add batch actions for the local cloud.
+
+        AWS checks only the action for a single message.
+        """
         is_local = not self._shared.stage.is_aws
         return actions + [f"{action}Batch" for action in BATCHED if is_local and action in actions]
 

@@ -1,4 +1,6 @@
-"""The table of workers: one row per Lambda function. Does not import CDK, so any module can import it.
+"""The table of workers: one row per Lambda function.
+
+Does not import CDK, so any module can import it.
 
 To add a worker, add a row here and a folder `functions/<name>/` with a `handler.py`. The CDK constructs create its
 queues, function, logs, event source mappings, permissions and alarms from the row. `validate` rejects rows that could
@@ -58,7 +60,10 @@ class Trigger(StrEnum):
 
 
 class Alarm(StrEnum):
-    """Alarm about a worker. The alarm's name is the worker's name followed by this value."""
+    """Alarm about a worker.
+
+    The alarm's name is the worker's name followed by this value.
+    """
 
     DEAD_LETTERS = "dead-letters"
     ERRORS = "errors"
@@ -136,7 +141,10 @@ class WorkerSpec:
         return f"counterfoil-{self.name}"
 
     def runbook_page(self, alarm: Alarm) -> str:
-        """Return the name of an alarm's runbook page. `ERRORS` has a page per worker, other alarms have one."""
+        """Return the name of an alarm's runbook page.
+
+        `ERRORS` has a page per worker, other alarms have one.
+        """
         return f"{self.name}-{alarm}" if alarm is Alarm.ERRORS else alarm
 
     @property
@@ -432,7 +440,10 @@ def workers_with_dependency(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
 
 
 class WorkerTableError(ValueError):
-    """A row could lose work items, or AWS would reject it. The message names the row and the fix."""
+    """A row could lose work items, or AWS would reject it.
+
+    The message names the row and the fix.
+    """
 
 
 def validate(rows: Sequence[WorkerSpec]) -> None:

@@ -62,5 +62,8 @@ def processes(database_url: str, clock: Callable[[], datetime]) -> Iterator[Star
 
 
 def end(guard: AbstractContextManager[None], error: BaseException | None = None) -> None:
-    """Exit a manually entered guard with the call's error. Assert that the guard does not suppress it."""
+    """Exit a manually entered guard with the call's error.
+
+    Assert that the guard does not suppress it.
+    """
     assert not guard.__exit__(type(error) if error else None, error, None)

@@ -69,7 +69,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest tests first. Otherwise, processes would wait for them at the end."""
+    """Run the slowest tests first.
+
+    Otherwise, processes would wait for them at the end.
+    """
 
     def rank(item: pytest.Item) -> int:
         scope = cloud_of(item.nodeid) or item.nodeid.split("::")[0]

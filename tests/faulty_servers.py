@@ -69,7 +69,10 @@ class ScriptedServer(Listener):
     response: bytes | None = b""
 
     def serve(self, connection: socket.socket) -> None:
-        """Read the whole request and respond. Closing with unread data would reset the connection."""
+        """Read the whole request and respond.
+
+        Closing with unread data would reset the connection.
+        """
         request, length = b"", None
         while length is None or len(request) < length:
             chunk = connection.recv(65_536)
@@ -86,7 +89,10 @@ class ScriptedServer(Listener):
 
 
 class CuttingProxy(Listener):
-    """Proxy that cuts each connection after `cut_after` bytes from the server. None means no cut."""
+    """Proxy that cuts each connection after `cut_after` bytes from the server.
+
+    None means no cut.
+    """
 
     def __init__(self, port: int) -> None:
         self._target_port = port

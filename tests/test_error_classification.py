@@ -1,4 +1,7 @@
-"""Adapters classify third-party errors. Policies define defaults for all other errors."""
+"""Adapters classify third-party errors.
+
+Policies define defaults for all other errors.
+"""
 
 import json
 import re

@@ -10,7 +10,10 @@ from counterfoil.db import Connection
 
 @pytest.fixture
 def remote_host() -> str:
-    """Documentation address (RFC 5737). The fixture asserts that it is blocked during setup."""
+    """Documentation address (RFC 5737).
+
+    The fixture asserts that it is blocked during setup.
+    """
     assert_blocked("192.0.2.1")
     return "192.0.2.1"
 

@@ -70,7 +70,10 @@ def _without_prose(schema: Any) -> Any:
 
 
 def _run(program: str, *arguments: str | Path) -> int:
-    """Run a program from node_modules with Node.js from the Python packages. Returns its exit code."""
+    """Run a program from node_modules with Node.js from the Python packages.
+
+    Returns its exit code.
+    """
     command = [ROOT / "node_modules" / ".bin" / program, *arguments]
     return subprocess.run(command, cwd=ROOT, env={"PATH": search_path()}, check=False).returncode
 

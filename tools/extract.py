@@ -91,7 +91,10 @@ def extract(
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return the visible files below a folder, sorted by path. Any other path is returned unchanged."""
+    """Return the visible files below a folder, sorted by path.
+
+    Any other path is returned unchanged.
+    """
     if not path.is_dir():
         return [path]
     files = [file for file in path.rglob("*") if file.is_file()]
@@ -100,7 +103,10 @@ def _files_in(path: Path) -> list[Path]:
 
 
 def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
-    """Yield the outcome for a file, then for each document in it. Cover pages are skipped."""
+    """Yield the outcome for a file, then for each document in it.
+
+    Cover pages are skipped.
+    """
     content, file_outcome = _outcome(file, text_only=text_only)
     yield file_outcome
     split = file_outcome.result.split
@@ -113,7 +119,10 @@ def _outcomes(file: Path, *, text_only: bool) -> Iterator[_Outcome]:
 
 
 def _outcome(file: Path, part: bytes | None = None, *, text_only: bool) -> tuple[bytes, _Outcome]:
-    """Return the content of a file or part, and its outcome. The content is empty if it cannot be read."""
+    """Return the content of a file or part, and its outcome.
+
+    The content is empty if it cannot be read.
+    """
     started, content, result, error = time.perf_counter(), part or b"", _EMPTY_RESULT, None
     try:
         content = part or _read(file)

@@ -78,7 +78,10 @@ class Violation(NamedTuple):
 
 
 def python_texts(source: str) -> Iterator[Text]:
-    """Yield a module's docstrings, strings, comments, and class and function names. Raises SyntaxError."""
+    """Yield a module's docstrings, strings, comments, and class and function names.
+
+    Raises SyntaxError.
+    """
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     seen = set[int]()
@@ -153,7 +156,10 @@ def violations(text: Text) -> Iterator[Violation]:
 
 
 def check(path: Path) -> list[Violation]:
-    """Return a file's violations, except on exempt lines. Raises OSError and SyntaxError."""
+    """Return a file's violations, except on exempt lines.
+
+    Raises OSError and SyntaxError.
+    """
     source = path.read_text(encoding="utf-8", errors="replace")
     lines = source.splitlines()
     return sorted(

@@ -27,7 +27,10 @@ VENV_HINT = "On Debian and Ubuntu: apt-get install python3-venv (as root), then 
 
 
 class SetupError(Exception):
-    """The environment cannot be prepared. The message states the reason and what to do."""
+    """The environment cannot be prepared.
+
+    The message states the reason and what to do.
+    """
 
 
 def main() -> int:
@@ -130,7 +133,10 @@ def _is_usable(python: Path) -> bool:
 
 
 def _make_venv() -> None:
-    """Create .venv, with its own pip if possible. Otherwise, later steps use the system's pip."""
+    """Create .venv, with its own pip if possible.
+
+    Otherwise, later steps use the system's pip.
+    """
     if importlib.util.find_spec("ensurepip") is not None:
         _run([sys.executable, "-m", "venv", VENV], {})
     elif importlib.util.find_spec("pip") is not None:

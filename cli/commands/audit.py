@@ -41,7 +41,9 @@ def _group() -> None:
 
 @app.command("verify")
 def verify_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
-    """Verify the hash chain of each tenant's audit trail. Exits with 1 if a chain is broken.
+    """Verify the hash chain of each tenant's audit trail.
+
+    Exits with 1 if a chain is broken.
 
     The chain `-` covers queues and unassigned dead letters. Verifying it requires access to all tenants.
     """

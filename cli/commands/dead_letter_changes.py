@@ -66,7 +66,10 @@ def retry(
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Retry a dead letter's work item, unless it has succeeded since. Its attempt count is reset to zero."""
+    """Retry a dead letter's work item, unless it has succeeded since.
+
+    Its attempt count is reset to zero.
+    """
     _change(connect(context, by), dead_letter, "retry", {"notes": reason}, if_version, as_json=as_json)
 
 
@@ -79,7 +82,10 @@ def resolve(
     if_version: IfVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Resolve a dead letter whose failure was handled in another way. Requires --reason."""
+    """Resolve a dead letter whose failure was handled in another way.
+
+    Requires --reason.
+    """
     _change(
         connect(context, by), dead_letter, "resolve", {"notes": _required_reason(reason)}, if_version, as_json=as_json
     )
@@ -238,7 +244,9 @@ def bulk_retry(  # noqa: PLR0913  # one argument per option
     wait: Wait = True,
     as_json: AsJson = False,
 ) -> None:
-    """Retry many pending dead letters at a bounded rate. Without --yes, only count them.
+    """Retry many pending dead letters at a bounded rate.
+
+    Without --yes, only count them.
 
     Dead letters created later are excluded. No dead letter is retried twice, even after a crash.
     """
@@ -426,7 +434,9 @@ def audit_(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List changes made by people, newest first. To verify them: `counterfoil audit verify`.
+    """List changes made by people, newest first.
+
+    To verify them: `counterfoil audit verify`.
 
     To list the changes to a purged dead letter, pass --tenant and its full id.
     """

@@ -89,7 +89,9 @@ def fetch(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Write a large export from the last 7 days to FILE. Waits until the export is ready.
+    """Write a large export from the last 7 days to FILE.
+
+    Waits until the export is ready.
 
     `counterfoil operations` lists exports.
     """
@@ -194,7 +196,10 @@ def _download(url: str, output: BinaryIO) -> None:
 
 
 def _append(part: BinaryIO, output: BinaryIO, format_: str, *, is_first: bool) -> int:
-    """Append a tenant's dead letters to the file and return the count. The CSV header is written once."""
+    """Append a tenant's dead letters to the file and return the count.
+
+    The CSV header is written once.
+    """
     part.seek(0)
     if format_ == "csv":
         header = part.readline()

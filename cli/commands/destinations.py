@@ -84,7 +84,10 @@ def remove(context: typer.Context, slug: Slug, name: Name, *, by: By) -> None:
 
 @app.command("rotate-secret")
 def rotate_secret(context: typer.Context, slug: Slug, name: Name, *, by: By, as_json: AsJson = False) -> None:
-    """Rotate a webhook's secret. For 24 hours, calls are signed with the old and the new secret."""
+    """Rotate a webhook's secret.
+
+    For 24 hours, calls are signed with the old and the new secret.
+    """
     destination = connect(context, by).send("POST", f"{_path(slug)}/{name}/rotate").json()
     sentence = f"'{name}' has a new secret. For 24 hours, calls are signed with the old and the new secret."
     _show_secret(destination, sentence, as_json=as_json)

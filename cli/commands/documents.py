@@ -258,7 +258,10 @@ def _show_matches(document: dict[str, Any]) -> None:
 
 @app.command("timeline")
 def timeline(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
-    """Show a document's stored events. A successful attempt is stored only if it follows a failure."""
+    """Show a document's stored events.
+
+    A successful attempt is stored only if it follows a failure.
+    """
     api = connect(context)
     events = api.send("GET", f"{PATH}/{api.find_by_id_suffix('document', document, 'documents')}/timeline").json()[
         "events"

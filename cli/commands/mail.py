@@ -86,7 +86,10 @@ def dmarc(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Show or set the policy for mail that fails DMARC. The sender of such mail may be forged."""
+    """Show or set the policy for mail that fails DMARC.
+
+    The sender of such mail may be forged.
+    """
     api = connect(context, by)
     query = {"tenant": slug}
     current = api.send("GET", POLICY, query=query).json()

@@ -85,7 +85,10 @@ def show(
 
 @app.command("pause")
 def pause(context: typer.Context, operation_id: OperationId, *, by: By, as_json: AsJson = False) -> None:
-    """Pause an operation. Items that have already started (up to a minute's worth) are completed."""
+    """Pause an operation.
+
+    Items that have already started (up to a minute's worth) are completed.
+    """
     _control(context, operation_id, "pause", by, as_json=as_json)
 
 

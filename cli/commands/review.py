@@ -308,7 +308,10 @@ def confirm(
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Confirm that a document matches a candidate or a linked document. The two stay linked."""
+    """Confirm that a document matches a candidate or a linked document.
+
+    The two stay linked.
+    """
     api = connect(context, by)
     id_, other = _ids(api, document, candidate)
     _decide(api, f"{id_}/confirm", {"document": other}, reason, override=override, as_json=as_json)
@@ -329,7 +332,9 @@ def reject(
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Reject a document's candidates or linked documents. The rejected documents are not linked again.
+    """Reject a document's candidates or linked documents.
+
+    The rejected documents are not linked again.
 
     The document is then matched again. If it had two candidates, the remaining candidate may become certain.
     """
@@ -382,7 +387,10 @@ def split(
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a document from its cluster by rejecting all its matches there. Links to contracts remain."""
+    """Remove a document from its cluster by rejecting all its matches there.
+
+    Links to contracts remain.
+    """
     api = connect(context, by)
     (id_,) = _ids(api, document)
     _decide(api, "split", {"document": id_}, reason, override=override, as_json=as_json)

@@ -123,7 +123,10 @@ def rename(
 
 @app.command("disable")
 def disable(context: typer.Context, slug: Slug, *, by: By, as_json: AsJson = False) -> None:
-    """Disable a tenant: uploads, mail and changes are rejected. Its data stays readable."""
+    """Disable a tenant: uploads, mail and changes are rejected.
+
+    Its data stays readable.
+    """
     _change(context, by, slug, {"is_disabled": True}, f"Tenant '{slug}' was disabled.", as_json=as_json)
 
 
@@ -199,7 +202,9 @@ def delete(
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a tenant: every row and every version of every object. This cannot be undone.
+    """Erase a tenant: every row and every version of every object.
+
+    This cannot be undone.
 
     The watchdog erases the data within minutes, and again after 20 minutes, when no attempt can still be in progress.
     The slug can be used again after 15 days.

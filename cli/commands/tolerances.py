@@ -20,7 +20,9 @@ _LIMIT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%?)")
 
 
 def limits_of(within: Sequence[str], under: Sequence[str], over: Sequence[str]) -> dict[str, str | None]:
-    """Parse limits such as `2%`, `0.05` and `any`. `under` and `over` override `within`.
+    """Parse limits such as `2%`, `0.05` and `any`.
+
+    `under` and `over` override `within`.
 
     Raises:
         UsageError: a limit is invalid, or a direction has no limit.

@@ -37,7 +37,9 @@ Upload = Mapping[str, Any]
 
 
 def upload(api: Api, path: Path, **fields: str | None) -> str:
-    """Upload a file and return its key. `fields` are additional fields of the API request.
+    """Upload a file and return its key.
+
+    `fields` are additional fields of the API request.
 
     Raises:
         UsageError: the file cannot be read, or the API rejects it.

@@ -213,7 +213,9 @@ def _terminate(paths: CloudPaths) -> int:
 
 
 def down(paths: CloudPaths, steps: Steps) -> bool:
-    """End the cloud's processes and delete its data. Return whether the cloud existed.
+    """End the cloud's processes and delete its data.
+
+    Return whether the cloud existed.
 
     Raises:
         CloudError, PostgresError: a process did not end.
@@ -259,7 +261,10 @@ class Cloud:
         return self.state.deployment.outputs if self.state.deployment else {}
 
     def send(self, messages: Sequence[OutboxMessage]) -> None:
-        """Send messages after their commit. The watchdog sends messages that could not be sent."""
+        """Send messages after their commit.
+
+        The watchdog sends messages that could not be sent.
+        """
         os.environ.update(self.state.emulator.environment)  # configures the app's AWS clients
         names = {send.worker: "".join(word.capitalize() for word in send.worker.split("_")) for send in messages}
         urls = {worker: url for worker, name in names.items() if (url := self.outputs.get(f"{name}QueueUrl"))}
@@ -291,7 +296,10 @@ class Cloud:
         return server.url(DATABASE, user)
 
     def client(self, service: str, *, read_timeout: int = 60) -> Any:
-        """Return a client for one of this cloud's AWS services. `read_timeout` is in seconds."""
+        """Return a client for one of this cloud's AWS services.
+
+        `read_timeout` is in seconds.
+        """
         import boto3
         from botocore.config import Config
 
@@ -313,7 +321,9 @@ class Cloud:
 
 @contextmanager
 def running_cloud(paths: CloudPaths, logs: Path, *, keep: bool) -> Iterator[Cloud]:
-    """Start a cloud for the block. Stop it afterward, unless `keep` is set or it was already running.
+    """Start a cloud for the block.
+
+    Stop it afterward, unless `keep` is set or it was already running.
 
     If the block fails, the logs are copied to `logs` before the cloud is stopped.
 

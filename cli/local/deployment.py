@@ -158,7 +158,10 @@ def _environment(paths: CloudPaths, target: Emulator) -> dict[str, str]:
 
 
 def _run(paths: CloudPaths, command: list[str | Path], environment: dict[str, str], progress: Progress) -> None:
-    """Run the CDK CLI with its output in the log. If this function is interrupted, the CDK CLI is ended."""
+    """Run the CDK CLI with its output in the log.
+
+    If this function is interrupted, the CDK CLI is ended.
+    """
     start = log(paths).stat().st_size
     with log(paths).open("a") as output:
         process = subprocess.Popen(

@@ -45,7 +45,10 @@ class Emulator:
 
     @property
     def endpoint(self) -> str:
-        """URL of the AWS services. A numeric host makes S3 clients put the bucket into the path."""
+        """URL of the AWS services.
+
+        A numeric host makes S3 clients put the bucket into the path.
+        """
         return f"http://{HOST}:{self.port}"
 
     @property

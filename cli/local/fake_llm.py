@@ -83,7 +83,10 @@ def running(port: int = 0) -> Iterator[FakeLlm]:
 
 @contextmanager
 def available(cloud: Cloud, *, requested: bool) -> Iterator[Cloud]:
-    """Yield the cloud with a language model. If `requested`, the app uses the fake model during the block."""
+    """Yield the cloud with a language model.
+
+    If `requested`, the app uses the fake model during the block.
+    """
     tuning = cloud.state.tuning
     port = port_of(tuning)
     if not requested and not tuning.settings.get("LLM_PROVIDER"):

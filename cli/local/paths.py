@@ -57,7 +57,10 @@ class CloudPaths:
 
     @property
     def sessions(self) -> Path:
-        """JSON file with the API sessions of commands, including tokens. Only its owner can read it."""
+        """JSON file with the API sessions of commands, including tokens.
+
+        Only its owner can read it.
+        """
         return self.folder / "sessions.json"
 
     @property
@@ -67,7 +70,9 @@ class CloudPaths:
 
     @contextmanager
     def lock(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Lock the cloud for one command at a time. Call `on_wait` before waiting for another command.
+        """Lock the cloud for one command at a time.
+
+        Call `on_wait` before waiting for another command.
 
         The lock is released when the block or the process ends.
 

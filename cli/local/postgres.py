@@ -137,7 +137,10 @@ class Server:
             )
 
     def kill(self) -> None:
-        """Kill the server and its sessions, as in a power failure. The next start recovers the data."""
+        """Kill the server and its sessions, as in a power failure.
+
+        The next start recovers the data.
+        """
         process = find_live_server(self.pid, self.data)
         if process is not None:
             with suppress(psutil.NoSuchProcess):
@@ -173,7 +176,10 @@ def temporary_server() -> Iterator[Server]:
 
 
 def fast_folder() -> Path:
-    """Return the folder for temporary files. It is in memory if MEMORY_BYTES are free there."""
+    """Return the folder for temporary files.
+
+    It is in memory if MEMORY_BYTES are free there.
+    """
     memory = Path("/dev/shm")  # noqa: S108  # callers create a new folder in it
     if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES:
         return memory
@@ -190,7 +196,9 @@ class PostgresServer:
         self._log = self._folder / "postgres.log"
 
     def start(self, port: int | None = None, *, durable: bool = True) -> Server:
-        """Start the server, or return the running server. The first start creates an empty cluster.
+        """Start the server, or return the running server.
+
+        The first start creates an empty cluster.
 
         If `port` is None, the last port is used if it is free, else any free port. `durable=False` trades safety for
         speed in tests. An interrupted start leaves no process behind.
@@ -249,7 +257,10 @@ class PostgresServer:
         return (Server(data, pid, port), status) if find_live_server(pid, data) else (None, "down")
 
     def _await_running(self) -> Server | None:
-        """Wait while the server is starting or stopping. Return it if it is ready, or None if it ended."""
+        """Wait while the server is starting or stopping.
+
+        Return it if it is ready, or None if it ended.
+        """
         deadline = time.monotonic() + START_SECONDS
         while True:
             server, status = self._find_server()
@@ -360,7 +371,10 @@ class PostgresServer:
             yield port
 
     def _run(self, programs: Path, arguments: Sequence[str]) -> str | None:
-        """Run a PostgreSQL program. Return None on success, else its output and the server's log."""
+        """Run a PostgreSQL program.
+
+        Return None on success, else its output and the server's log.
+        """
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         environment |= {"LC_ALL": "C", "PGDATA": str(self._data.resolve())}
         with self._log.open("ab") as output:
@@ -492,7 +506,9 @@ def find_live_server(pid: int, data: Path) -> psutil.Process | None:
 
 
 def wait_until_exited(processes: list[psutil.Process], seconds: float) -> bool:
-    """Wait until all processes have ended. Return False if some have not ended after `seconds`.
+    """Wait until all processes have ended.
+
+    Return False if some have not ended after `seconds`.
 
     Zombies count as ended, because in some containers no parent reaps them.
     """

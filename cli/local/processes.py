@@ -50,7 +50,10 @@ def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudPr
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Return whether a process is running. A zombie has ended, although its parent has not reaped it yet."""
+    """Return whether a process is running.
+
+    A zombie has ended, although its parent has not reaped it yet.
+    """
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

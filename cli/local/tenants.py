@@ -77,7 +77,9 @@ def add_tenant(
     addresses: Sequence[str] = (),
     new_destinations: Sequence[NewDestination] = (),
 ) -> tuple[Tenant, list[str | None]]:
-    """Add a tenant with addresses and destinations. An existing tenant gets only the missing ones.
+    """Add a tenant with addresses and destinations.
+
+    An existing tenant gets only the missing ones.
 
     Returns the tenant, and the secret of each new destination (None for an export).
     """

@@ -184,7 +184,9 @@ RETURNING new.id,
 
 
 def _upsert_source(connection: Connection, arrival: IncomingFile, refusal: Refusal | None) -> tuple[UUID, bool]:
-    """Insert or update this job's source. Return its id, and whether to count duplicates.
+    """Insert or update this job's source.
+
+    Return its id, and whether to count duplicates.
 
     A repeated job does not count its duplicates again.
     """
@@ -292,7 +294,10 @@ _KNOWN_OR_REMOVED = f"""
 def _record_duplicate(
     connection: Connection, arrival: IncomingFile, earlier: UUID, *, is_counted: bool
 ) -> AcquisitionResult:
-    """Count a duplicate of each of the earlier email's documents. Return the result for this email."""
+    """Count a duplicate of each of the earlier email's documents.
+
+    Return the result for this email.
+    """
     if is_counted:
         connection.execute(_COUNT_DUPLICATE, [arrival.received_at, earlier])
     hashes = _hashes(arrival)

@@ -129,7 +129,10 @@ def _store_files(attempt: TenantAttempt, arrival: IncomingFile, parts: Iterable[
 
 
 def _refuse(arrival: IncomingFile, refusal: Refusal, detail: str | None = None) -> Skipped:
-    """Skip an email or archive. Store only its source, with the reason for the refusal."""
+    """Skip an email or archive.
+
+    Store only its source, with the reason for the refusal.
+    """
 
     def effects(connection: Connection) -> Effects:
         store.write(connection, arrival, refusal=refusal)

@@ -55,7 +55,9 @@ class UnauthorizedError(RejectedRequestError):
 
 
 def verify_token(event: Mapping[str, Any], sign_in: OidcSettings | None, now: datetime) -> dict[str, Any]:
-    """Return the event with verified claims. Groups and audiences become lists, as in the token.
+    """Return the event with verified claims.
+
+    Groups and audiences become lists, as in the token.
 
     Raises:
         UnauthorizedError: the token is missing or invalid.
@@ -187,7 +189,10 @@ class Caller:
         return cls(subject, max(roles, default=Role.NONE), tenants, EDIT_PAYLOADS in groups, _verified_email(claims))
 
     def has_role(self, role: Role, tenant: str) -> bool:
-        """Return whether the caller has a role for a tenant. UNASSIGNED requires a role for all tenants."""
+        """Return whether the caller has a role for a tenant.
+
+        UNASSIGNED requires a role for all tenants.
+        """
         return self.role >= role and bool({ALL_TENANTS, tenant} - {UNASSIGNED} & self.tenants)
 
     def require_subject(self) -> str:
@@ -206,7 +211,10 @@ class Caller:
 
 
 def _verified_email(claims: Mapping[str, Any]) -> str | None:
-    """Return the email address if the issuer has verified it. API Gateway converts booleans to text."""
+    """Return the email address if the issuer has verified it.
+
+    API Gateway converts booleans to text.
+    """
     email = claims.get("email")
     is_valid = isinstance(email, str) and "@" in email and len(email) <= MAX_ACTOR_CHARS and _is_storable(email)
     return email if is_valid and str(claims.get("email_verified", True)).lower() == "true" else None
@@ -507,7 +515,9 @@ class Request:
         return None if ALL_TENANTS in self.caller.tenants else sorted(self.caller.tenants)
 
     def owned(self, id_: UUID | str, table: LiteralString, not_found: str) -> Owned:
-        """Return the id of a row and the tenant that owns it. For `table`, see `owner_of`.
+        """Return the id of a row and the tenant that owns it.
+
+        For `table`, see `owner_of`.
 
         Raises:
             NotFoundError: the row does not exist, or the caller may not view it. The message is always `not_found`.
@@ -545,7 +555,10 @@ class Request:
         self._take(scope.tenant_id)
 
     def _take(self, tenant_id: UUID | None) -> None:
-        """Charge a change to the rate limit and store the caller's address. Reject disabled tenants."""
+        """Charge a change to the rate limit and store the caller's address.
+
+        Reject disabled tenants.
+        """
         with self.database.delivery() as connection:
             if connection.execute(_DISABLED, [tenant_id]).fetchone() is not None:
                 raise ForbiddenError("This tenant is disabled. An admin for all tenants can enable it.")
@@ -580,7 +593,10 @@ class Request:
         return self.caller.subject
 
     def commit(self, tenant_id: UUID, change: Callable[[Connection], T]) -> T:
-        """Run a change in a tenant's transaction and return the result. Retry after a conflict."""
+        """Run a change in a tenant's transaction and return the result.
+
+        Retry after a conflict.
+        """
 
         def once() -> T:
             with self.database.tenant(tenant_id) as connection:
@@ -589,7 +605,10 @@ class Request:
         return retry_on_conflict(once)
 
     def send(self, messages: Sequence[OutboxMessage]) -> None:
-        """Send committed outbox messages. The watchdog sends any message that this call cannot send."""
+        """Send committed outbox messages.
+
+        The watchdog sends any message that this call cannot send.
+        """
         if messages:
             outbox = Outbox(self.database, settings().queue_urls, settings().retry_queue_urls)
             outbox.send(messages, time_left=self.time_left)

@@ -187,7 +187,10 @@ def _text_response(status: HTTPStatus, content_type: str, text: str, headers: Ma
 
 
 def _is_cached(headers: Mapping[str, str], etag: str) -> bool:
-    """Return whether the browser has the current version. A gateway or proxy may have weakened the tag."""
+    """Return whether the browser has the current version.
+
+    A gateway or proxy may have weakened the tag.
+    """
     tags = headers.get("if-none-match", "").split(",")
     return any(tag.strip().removeprefix("W/") in {etag, "*"} for tag in tags)
 

@@ -16,7 +16,10 @@ _MAX_CACHED = 1000
 
 @dataclass
 class EmailStore:
-    """Stores email addresses. The process remembers stored addresses, so most changes write nothing."""
+    """Stores email addresses.
+
+    The process remembers stored addresses, so most changes write nothing.
+    """
 
     stored: set[tuple[UUID | None, str, str]] = field(default_factory=set)
     """Tenant id, subject and address of each stored address."""

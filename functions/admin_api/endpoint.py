@@ -99,7 +99,10 @@ _current = Routes()
 
 @cache
 def database() -> Database:
-    """Return the connection pool. It has one connection, because a process serves one request at a time."""
+    """Return the connection pool.
+
+    It has one connection, because a process serves one request at a time.
+    """
     return Database.from_settings(settings(), max_connections=1)
 
 
@@ -120,7 +123,10 @@ read_tokens = ReadTokens()
 
 
 def charge_reads(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Charge a read to the rate limit before its route runs. `Request.admit` charges changes."""
+    """Charge a read to the rate limit before its route runs.
+
+    `Request.admit` charges changes.
+    """
     event = app.current_event
     if event.http_method != "GET" or event.path == DESCRIPTION:
         return next_middleware(app)

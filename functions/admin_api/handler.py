@@ -335,7 +335,10 @@ def methods(document: dict[str, Any], event: APIGatewayProxyEventV2) -> list[str
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from the schema of an optional parameter or body. Callers omit the value instead."""
+    """Remove null from the schema of an optional parameter or body.
+
+    Callers omit the value instead.
+    """
     alternatives = [alternative for alternative in schema.get("anyOf", ()) if alternative != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return rest | (alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives} if alternatives else {})

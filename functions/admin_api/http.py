@@ -161,7 +161,10 @@ def encode_cursor(position: tuple[datetime | float, UUID | str] | None) -> str |
 def split_page(
     rows: Sequence[T], limit: int, position: Callable[[T], tuple[datetime, UUID | str]]
 ) -> tuple[Sequence[T], str | None]:
-    """Return the first `limit` rows and the cursor of the next page. `rows` has up to `limit` + 1 rows."""
+    """Return the first `limit` rows and the cursor of the next page.
+
+    `rows` has up to `limit` + 1 rows.
+    """
     page = rows[:limit]
     return page, encode_cursor(position(page[-1]) if len(rows) > limit else None)
 
@@ -314,7 +317,10 @@ STATUS_DESCRIPTIONS = {
 
 
 class Problem(BaseModel):
-    """Problem details (RFC 9457) of type `about:blank`. The status identifies the kind of problem."""
+    """Problem details (RFC 9457) of type `about:blank`.
+
+    The status identifies the kind of problem.
+    """
 
     model_config = ConfigDict(extra="forbid")
 

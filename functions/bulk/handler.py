@@ -14,7 +14,10 @@ from counterfoil.settings import settings
 
 
 def definitions(bucket: str | None) -> list[Definition]:
-    """Return the definitions of all operations. `bucket` stores exports and large task payloads."""
+    """Return the definitions of all operations.
+
+    `bucket` stores exports and large task payloads.
+    """
     return [BulkSteps(bucket), PurgeSteps(), ExportSteps(bucket), Reprocessing()]
 
 

@@ -49,7 +49,10 @@ READERS: dict[str, Callable[[str], ParsedMessage]] = {"acquisition": files.read_
 
 @dataclass(frozen=True)
 class RetryAfter:
-    """The work item is in progress in another process. Its message stays hidden for `seconds`."""
+    """The work item is in progress in another process.
+
+    Its message stays hidden for `seconds`.
+    """
 
     seconds: float
 
@@ -76,7 +79,9 @@ class Archiver:
         self._worker_policies = worker_policies
 
     def process(self, worker: str, record: SQSRecord) -> RetryAfter | None:
-        """Settle one message from the dead-letter queue of `worker`. The result is committed on return.
+        """Settle one message from the dead-letter queue of `worker`.
+
+        The result is committed on return.
 
         Raises:
             UnsupportedSchemaError: the message requires a newer release.

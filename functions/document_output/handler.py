@@ -24,7 +24,10 @@ def _deliver(attempt: TenantAttempt) -> Outcome:
 
 @cache
 def dependencies(database: Database) -> OutputDependencies:
-    """Return this function's clients and circuit breakers. Breakers cache their state briefly."""
+    """Return this function's clients and circuit breakers.
+
+    Breakers cache their state briefly.
+    """
     config = settings()
     egress = Egress(config.webhook_allowlist) if config.webhooks_enabled else None
     return OutputDependencies(Breakers.from_settings(config, database), egress, config.uploads_bucket)

@@ -27,7 +27,10 @@ class DestinationLimiter:
     """Limits the concurrent calls of one process to each slow destination."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """Create a limiter without slow destinations. `clock` returns the time in seconds."""
+        """Create a limiter without slow destinations.
+
+        `clock` returns the time in seconds.
+        """
         self._clock = clock
         self._lock = Lock()
         self._calls: Counter[UUID] = Counter()
@@ -35,7 +38,9 @@ class DestinationLimiter:
 
     @contextmanager
     def slot(self, destination: UUID, name: str, now: datetime) -> Iterator[None]:
-        """Acquire a slot for one call to a destination. Calls that fail quickly do not count as fast.
+        """Acquire a slot for one call to a destination.
+
+        Calls that fail quickly do not count as fast.
 
         Raises:
             DeferredError: the destination is slow, and its maximum number of calls is in progress.

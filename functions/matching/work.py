@@ -73,7 +73,9 @@ def match(
 def match_together(
     connection: Connection, attempts: Sequence[TenantAttempt], *, judging: bool = False
 ) -> dict[UUID, Effects]:
-    """Match a batch of a tenant's independent documents. Return the effects by document.
+    """Match a batch of a tenant's independent documents.
+
+    Return the effects by document.
 
     Documents whose ambiguous matches need the LLM judge (`judging`) are matched separately.
     """

@@ -1,4 +1,7 @@
-"""Updates the database schema. A deployment runs it before it changes any other function."""
+"""Updates the database schema.
+
+A deployment runs it before it changes any other function.
+"""
 
 import json
 from pathlib import Path

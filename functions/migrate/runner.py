@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 
 class MigrationError(PermanentError):
-    """Migrations cannot be applied or rolled back. The message contains the file and the reason."""
+    """Migrations cannot be applied or rolled back.
+
+    The message contains the file and the reason.
+    """
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,9 @@ def apply(url: str, folder: Path) -> list[str]:
 
 
 def roll_back(url: str, folder: Path, to: str | None = None) -> list[str]:
-    """Roll back all migrations, or all migrations after `to`, newest first. Return their names.
+    """Roll back all migrations, or all migrations after `to`, newest first.
+
+    Return their names.
 
     Raises:
         MigrationError: `to` is not applied, or a migration to roll back or its rollback is not in the folder.

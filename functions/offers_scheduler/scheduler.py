@@ -116,7 +116,9 @@ class Scheduler:
         return self._pin_all(self._tenants(None), find_pools, time_left)
 
     def run_requested(self, request: OffersRequest, time_left: TimeLeft) -> dict[str, Any]:
-        """Pin the requested pools, with an audit entry for each. Skip pools that have no pending users.
+        """Pin the requested pools, with an audit entry for each.
+
+        Skip pools that have no pending users.
 
         Return the date, and the same counts as `run_due`.
 

@@ -244,7 +244,10 @@ class PauseStep:
             logger.warning("An event source mapping is reconciled", worker=worker, state=state, action=action)
 
     def _resume(self, worker: str, mapping: UUID, result: RunResult) -> bool:
-        """Enable a mapping, unless an operator paused its queue. Return False if it is being changed."""
+        """Enable a mapping, unless an operator paused its queue.
+
+        Return False if it is being changed.
+        """
         with lock_pause(self._database, self._workers.get(mapping, worker)) as is_paused:
             if is_paused:
                 logger.warning("A queue stays paused because an operator paused it", worker=worker)
@@ -260,7 +263,10 @@ class PauseStep:
 
     @staticmethod
     def _switch(mapping: UUID, *, enabled: bool) -> bool:
-        """Enable or disable a mapping. Return False if it is being changed; the next run retries."""
+        """Enable or disable a mapping.
+
+        Return False if it is being changed; the next run retries.
+        """
         busy_codes = ("ResourceInUseException", "ResourceConflictException")
         return _call_lambda("update_event_source_mapping", *busy_codes, UUID=str(mapping), Enabled=enabled) is not None
 

@@ -35,7 +35,9 @@ def erase(
     *,
     batch_size: int = BATCH_SIZE,
 ) -> dict[str, int]:
-    """Run due erasures until time runs out, as counterfoil_maintenance. The next run continues.
+    """Run due erasures until time runs out, as counterfoil_maintenance.
+
+    The next run continues.
 
     Returns the numbers of finished erasures of objects and of tenants.
 
@@ -89,7 +91,10 @@ def _erase_object(
     key: str,
     version: str | None,
 ) -> bool:
-    """Erase an object, except for versions that documents need. Return whether the erasure is finished."""
+    """Erase an object, except for versions that documents need.
+
+    Return whether the erasure is finished.
+    """
     with maintenance_connection(database) as connection:
         row = connection.execute(_BEGIN, [id_, clock()]).fetchone()
         if row is None:

@@ -132,7 +132,10 @@ def _pauses(config: Settings, database: Database, breakers: Breakers) -> PauseSt
 
 
 def _probe(config: Settings, database: Database, breakers: Breakers) -> None:
-    """Probe the language model with its current key. An invalid key fails only the probe."""
+    """Probe the language model with its current key.
+
+    An invalid key fails only the probe.
+    """
     from counterfoil.llm import Llm  # imported here, because many deployments have no language model
 
     llm = run_with_deadline(KEY_SECONDS, lambda: Llm.from_settings(config, database, breakers))

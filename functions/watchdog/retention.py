@@ -90,7 +90,9 @@ class DeletedRows:
 
 
 def purge(database: Database, clock: Callable[[], datetime], *, batch_size: int = BATCH_SIZE) -> DeletedRows:
-    """Delete rows whose retention has expired. `database` must connect as counterfoil_maintenance.
+    """Delete rows whose retention has expired.
+
+    `database` must connect as counterfoil_maintenance.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: the next run deletes the remaining rows. See `run_all`.

@@ -21,7 +21,9 @@ class StepsFailedError(TransientError):
 
 
 def run_all(steps: Mapping[str, Callable[[], int | Mapping[str, int]]]) -> dict[str, int]:
-    """Run all steps. Return the count of each step, or the counts of its nested steps.
+    """Run all steps.
+
+    Return the count of each step, or the counts of its nested steps.
 
     Raises:
         StepsFailedError: some steps failed.

@@ -128,7 +128,9 @@ def reconcile_uploads(
     is_queue_empty: Callable[[], bool],
     inventories: Sequence[Inventories] = (),
 ) -> int:
-    """Create missing jobs for objects older than `lost_after`. Return the number of created jobs.
+    """Create missing jobs for objects older than `lost_after`.
+
+    Return the number of created jobs.
 
     Reads `inventories`, one for each prefix. If it is empty, lists the bucket instead. `is_queue_empty` returns whether
     the queue of S3 events is empty; False if unknown. `database` must connect as counterfoil_maintenance.
@@ -200,7 +202,9 @@ class _Run:
         return 0 if since is None else (self._clock() - since).total_seconds()
 
     def count_without_event(self, is_queue_empty: bool) -> int:
-        """Return the number of jobs whose event can no longer arrive. Each job is counted once.
+        """Return the number of jobs whose event can no longer arrive.
+
+        Each job is counted once.
 
         An event that is neither registered nor queued is lost. While the queue is not empty, a job is counted only
         after the queue's retention.
@@ -220,7 +224,10 @@ class _Run:
         return int(count)
 
     def list_pages(self, prefix: str) -> int:
-        """List the next pages of `prefix` until time runs out. Return the number of created jobs."""
+        """List the next pages of `prefix` until time runs out.
+
+        Return the number of created jobs.
+        """
         self._start_time_limit()
         created = 0
         for _ in range(MAX_CALLS):
@@ -233,7 +240,9 @@ class _Run:
         return created
 
     def read_inventory(self, inventories: Inventories) -> int:
-        """Read the next rows of an inventory until time runs out. Return the number of created jobs.
+        """Read the next rows of an inventory until time runs out.
+
+        Return the number of created jobs.
 
         An inventory is read to the end even if a newer one exists, unless one of its files is damaged.
         """
@@ -283,7 +292,10 @@ class _Run:
         return _Progress(inventory.manifest, inventory.checksum, 0, 0, inventory.started_at, is_complete=False)
 
     def _save_progress(self, prefix: str, progress: _Progress, lost: Sequence[Upload] = ()) -> int:
-        """Create jobs for `lost` and store the progress. Return the number of created jobs."""
+        """Create jobs for `lost` and store the progress.
+
+        Return the number of created jobs.
+        """
         with self._database.delivery() as connection:
             created = self._create_jobs(connection, lost, self._clock())
             connection.execute(_ADVANCE_INVENTORY, {"bucket": self._bucket, "prefix": prefix, **asdict(progress)})
@@ -331,7 +343,10 @@ class _Run:
         self._time_left = lambda: min(self._run_time_left(), self._run_time_left() - end)
 
     def _list_page(self, prefix: str) -> tuple[int, bool]:
-        """List one page. Return the number of created jobs, and whether it is the last page."""
+        """List one page.
+
+        Return the number of created jobs, and whether it is the last page.
+        """
         now = self._clock()
         with self._database.delivery() as connection:
             last = self._load_listing(connection, prefix)
@@ -393,7 +408,10 @@ class _Run:
 
     @staticmethod
     def _create_jobs(connection: Connection, lost: Sequence[Upload], now: datetime) -> int:
-        """Register lost uploads and enqueue their messages, which the next run sends. Return their number."""
+        """Register lost uploads and enqueue their messages, which the next run sends.
+
+        Return their number.
+        """
         if not lost:
             return 0
         files.register_uploads(connection, lost, now)

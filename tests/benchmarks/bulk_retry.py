@@ -108,7 +108,10 @@ def run(
     folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
     worker: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Retry a tenant's dead letters while workers are killed. Fail if a retry is lost or duplicated."""
+    """Retry a tenant's dead letters while workers are killed.
+
+    Fail if a retry is lost or duplicated.
+    """
     if worker is not None:
         began, url, queue = worker.split(" ")
         work(url, queue, Clock(float(began), faster))
@@ -304,7 +307,10 @@ WHERE operation_id = %(operation)s AND result <> 'succeeded'
 
 
 def find_faults(url: str, operation: Operation, resolved: Collection[UUID]) -> list[str]:
-    """Return all faults. `resolved` contains the ids of the dead letters that the operator resolved."""
+    """Return all faults.
+
+    `resolved` contains the ids of the dead letters that the operator resolved.
+    """
     values = {"tenant": operation.tenant_id, "operation": operation.id}
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")

@@ -93,7 +93,10 @@ def p95(values: Sequence[float]) -> float:
 
 
 def start_session(chromium: Browser, cloud: Cloud) -> tuple[str, str]:
-    """Sign in. Return the stored session and the URL of the console's icon, its smallest file."""
+    """Sign in.
+
+    Return the stored session and the URL of the console's icon, its smallest file.
+    """
     page = chromium.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(cloud.console_url)

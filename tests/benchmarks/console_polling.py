@@ -147,7 +147,10 @@ def request(
 
 
 def report(costs: Sequence[Cost]) -> list[str]:
-    """Return a table of p50, p95 and the ratio to the p50 of authentication alone. Mark expensive routes."""
+    """Return a table of p50, p95 and the ratio to the p50 of authentication alone.
+
+    Mark expensive routes.
+    """
     unit = median(costs[0].new)
     cheapest = min(median(cost.new) for cost in costs[1:])
     lines = [f"{'':28}{'p50 ms':>9}{'p95 ms':>9}{'304 p50':>9}{'304 p95':>9}{'x alone':>9}"]

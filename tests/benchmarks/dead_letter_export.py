@@ -73,7 +73,10 @@ def exported_ids(file: Path, format_: Format) -> Iterator[UUID]:
 
 
 def find_faults(exported: Iterable[UUID], expected: Collection[UUID]) -> list[str]:
-    """Return a message for each kind of fault. Each expected id must be exported exactly once."""
+    """Return a message for each kind of fault.
+
+    Each expected id must be exported exactly once.
+    """
     seen: set[UUID] = set()
     lines = 0
     for id_ in exported:

@@ -176,7 +176,10 @@ def _without_indexes(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def report(url: str, total: int, rounds: int) -> list[str]:
-    """Measure each query and print a table. Return the names of queries whose p95 exceeds `GOAL_MS`."""
+    """Measure each query and print a table.
+
+    Return the names of queries whose p95 exceeds `GOAL_MS`.
+    """
     tenant, random, slow = tenant_id(0), Random(1), []
     with closing(Database(url, max_connections=1)) as db:
         with db.tenant(tenant) as connection:

@@ -96,7 +96,10 @@ class Api:
         """Longest period during which no environment was free, in seconds."""
 
     def ask(self, tenant: str, user: str) -> str:
-        """Request a page of dead letters. Return `OK`, or the reason why the request failed."""
+        """Request a page of dead letters.
+
+        Return `OK`, or the reason why the request failed.
+        """
         if not self._is_admitted():
             return GATEWAY
         try:
@@ -133,7 +136,10 @@ def answer(url: str, pipe: Connection) -> None:
 
 
 def measure(api: Api, seconds: float, *, clients: int, pause: float) -> Mapping[str, ResponseStats]:
-    """Run the flood for `seconds`, and read as the other tenant. Return the responses by tenant."""
+    """Run the flood for `seconds`, and read as the other tenant.
+
+    Return the responses by tenant.
+    """
     flood, other, stop = ResponseStats(), ResponseStats(), Event()
     api.busiest = 0.0
 

@@ -49,7 +49,10 @@ class Speed:
 
 
 def shards(packed: bytes, numbers: Sequence[int], barrier: Any, answers: Any) -> None:
-    """Compute the shards with these numbers. This is the entry point of a worker process."""
+    """Compute the shards with these numbers.
+
+    This is the entry point of a worker process.
+    """
     memory = [_peak_megabytes()]
     pool = Pool(ProfileArrays.read(packed), DAY)
     memory.append(_peak_megabytes())
@@ -72,7 +75,10 @@ def _clocks() -> tuple[float, float]:
 
 
 def measure_speed(people: ProfileArrays, *, processes: int) -> Speed:
-    """Compute all users' offers in several processes. Report the times of the slowest process."""
+    """Compute all users' offers in several processes.
+
+    Report the times of the slowest process.
+    """
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.SimpleQueue()
     count = -(-len(people) // SHARD_USERS)
@@ -318,7 +324,10 @@ def run(
     processes: Annotated[int, typer.Option(help="Number of concurrent processes.")] = 2,
     users: Annotated[int, typer.Option(help="Number of users whose offers are also computed in Python and SQL.")] = 500,
 ) -> None:
-    """Measure and print speed, memory and quality. Fail if a method returns different offers."""
+    """Measure and print speed, memory and quality.
+
+    Fail if a method returns different offers.
+    """
     everyone = generate_profiles(people)
     found = measure_speed(everyone, processes=processes)
     typer.echo(

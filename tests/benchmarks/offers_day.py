@@ -157,7 +157,10 @@ def _offer_before(connection: Connection, people: int, days: int) -> None:
 
 
 def _suppress_output() -> None:
-    """Discard the engine's logs and replace SQS with a fake. Call only in a child process."""
+    """Discard the engine's logs and replace SQS with a fake.
+
+    Call only in a child process.
+    """
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     aws.client = lambda name: FakeSqs()  # type: ignore[assignment]
@@ -171,7 +174,10 @@ def _tick(url: str) -> None:
 
 
 def _serve(url: str, shards: Sequence[UUID]) -> tuple[float, float]:
-    """Complete shards. Return the seconds spent storing results, and the peak memory in megabytes."""
+    """Complete shards.
+
+    Return the seconds spent storing results, and the peak memory in megabytes.
+    """
     _suppress_output()
     began, write = 0.0, store.write
 

@@ -92,7 +92,10 @@ class Tally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the report. Return 1 if there are too few PDFs, or if a certain boundary is incorrect."""
+    """Print the report.
+
+    Return 1 if there are too few PDFs, or if a certain boundary is incorrect.
+    """
     parser = argparse.ArgumentParser(prog="make bench-splitting", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=DATA)
     parser.add_argument("--rounds", type=int, default=200, help="files per series")

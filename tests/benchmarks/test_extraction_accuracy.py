@@ -1,4 +1,7 @@
-"""Text extraction is accurate on real invoices. Skipped unless the corpus is next to the repository."""
+"""Text extraction is accurate on real invoices.
+
+Skipped unless the corpus is next to the repository.
+"""
 
 import pytest
 

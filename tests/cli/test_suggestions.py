@@ -29,7 +29,10 @@ def harness(api: None, database: Database, admin: Connection) -> TenantHarness:
 
 
 def invoiced_order(harness: TenantHarness, number: int, price: str) -> int:
-    """Store an order at 100.00, its delivery note and its invoice at `price`. Return the order's index."""
+    """Store an order at 100.00, its delivery note and its invoice at `price`.
+
+    Return the order's index.
+    """
     position = harness.file(order(f"PO-{number:04}", lines=[line(f"A-{number}", "10", "100.00")]))
     named = f"PO-{number:04}"
     harness.file(delivery(f"LS-{number:04}", po_reference=named, lines=[line(f"A-{number}", "10")]))

@@ -11,7 +11,10 @@ from functions.admin_api.api.dead_letters import AuditRecord
 
 
 def verified_changes(connection: Connection, tenant_id: UUID | None) -> list[tuple[str, str, list[str]]]:
-    """Verify the hash chain. Return the actor, action and targets of each entry, oldest first."""
+    """Verify the hash chain.
+
+    Return the actor, action and targets of each entry, oldest first.
+    """
     assert first_broken_entry(connection, tenant_id) is None
     entries = reversed(audit.page(connection, tenant_id, limit=1000))
     return [(entry.actor, entry.action, list(entry.targets)) for entry in entries]

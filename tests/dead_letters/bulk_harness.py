@@ -37,7 +37,10 @@ class BulkHarness:
     now: datetime = LATER
 
     def fail(self, number: int = 1, *, first: float = 0, interval: float = 1, **dead_letter: Any) -> list[UUID]:
-        """Create tasks that fail every `interval` minutes, with dead letters. Return their job ids."""
+        """Create tasks that fail every `interval` minutes, with dead letters.
+
+        Return their job ids.
+        """
         return [self._failed(first + index * interval, **dead_letter) for index in range(number)]
 
     def _failed(self, minute: float, **dead_letter: Any) -> UUID:

@@ -188,7 +188,10 @@ def event(*records: dict[str, Any]) -> dict[str, Any]:
 
 
 def settings(**changes: Any) -> Settings:
-    """Return settings for the matching worker. By default, a heartbeat is due after 119 seconds."""
+    """Return settings for the matching worker.
+
+    By default, a heartbeat is due after 119 seconds.
+    """
     values = {
         "worker": {"name": "matching", "timeout": 120, "permits": 2, "start_margin": 30},
         "queue_urls": {"matching": QUEUE_URL},

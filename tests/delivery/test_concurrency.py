@@ -14,7 +14,10 @@ TIMEOUT_SECONDS = 20
 
 
 def run_on_thread(threads: Threads, name: str) -> tuple[Thread, str]:
-    """Run a function on one of `threads`. Return the thread, and its name during the call."""
+    """Run a function on one of `threads`.
+
+    Return the thread, and its name during the call.
+    """
     results: SimpleQueue[tuple[Thread, str]] = SimpleQueue()
     threads.start(name, lambda: results.put((current_thread(), current_thread().name)))
     return results.get(timeout=TIMEOUT_SECONDS)

@@ -52,7 +52,10 @@ class StrayTransactions:
             connection.execute("SELECT 1")
 
     def start(self) -> None:
-        """Start both threads. Return once both are waiting for a connection, or one has finished."""
+        """Start both threads.
+
+        Return once both are waiting for a connection, or one has finished.
+        """
         for thread in self._threads:
             thread.start()
         while all(thread.is_alive() for thread in self._threads) and not self._wait():

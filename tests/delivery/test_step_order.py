@@ -109,7 +109,10 @@ def make_work(admin: Connection, make_tenant: Callable[..., UUID]) -> Callable[[
 
 
 def states(admin: Connection, worker: str) -> list[tuple[str, int]]:
-    """Return the status and attempts of a worker's work items. A NULL status becomes "ended"."""
+    """Return the status and attempts of a worker's work items.
+
+    A NULL status becomes "ended".
+    """
     kind = WORK_KINDS[worker]
     rows = admin.execute(kind.sql("SELECT coalesce({status}, 'ended'), {attempts} FROM {table}")).fetchall()
     return sorted((status, attempts) for status, attempts in rows)

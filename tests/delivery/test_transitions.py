@@ -163,7 +163,10 @@ class Scenario:
         database: Database | None = None,
         **options: Any,
     ) -> Transition:
-        """Consume one message and return the transition. If `work` runs, only the settlement is included."""
+        """Consume one message and return the transition.
+
+        If `work` runs, only the settlement is included.
+        """
         self.before = self.snapshot()
 
         def snapshot_and_work(attempt: TenantAttempt) -> Any:

@@ -204,7 +204,10 @@ def cii_invoice(*changes: tuple[str, str]) -> bytes:
 
 
 def replace_text(document: str, *changes: tuple[str, str]) -> str:
-    """Replace the first text of each pair with the second. Fail if the first text does not occur."""
+    """Replace the first text of each pair with the second.
+
+    Fail if the first text does not occur.
+    """
     for text, replacement_ in changes:
         assert text in document
         document = document.replace(text, replacement_)

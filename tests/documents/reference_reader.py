@@ -140,7 +140,10 @@ def _tax(totals: ET.Element, currency: str | None) -> Decimal | None:
 
 
 def _day(document: ET.Element) -> str | None:
-    """Return the issue date in ISO format. Every invoice in the corpus has a complete date."""
+    """Return the issue date in ISO format.
+
+    Every invoice in the corpus has a complete date.
+    """
     digits = "".join(_only_child(document, "IssueDateTime").itertext()).strip()
     return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 

@@ -38,7 +38,10 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def compute(harness: TenantHarness, position: int = 0) -> dict[str, Any]:
-    """Compute the three-way match of a document's cluster as the worker does. Return the record."""
+    """Compute the three-way match of a document's cluster as the worker does.
+
+    Return the record.
+    """
     cluster_id = harness.ids[position]
     with harness.database.tenant(harness.tenant_id) as connection:
         diagnostics.enqueue_diagnostics(connection, harness.tenant_id, [cluster_id], NOW)

@@ -25,7 +25,10 @@ Texts = Sequence[Sequence[str]]
 
 
 def pages(*texts: Sequence[str]) -> bytes:
-    """Return a PDF with one page per sequence of lines. Lines that start with # are in large print."""
+    """Return a PDF with one page per sequence of lines.
+
+    Lines that start with # are in large print.
+    """
     document = FPDF()
     document.set_font("Helvetica")
     for lines in texts:

@@ -52,7 +52,10 @@ class CommandLine:
 
 @pytest.fixture(scope="session")
 def command_line() -> Iterator[CommandLine]:
-    """The command line for the test cloud. The cloud is removed at the end unless it already existed."""
+    """The command line for the test cloud.
+
+    The cloud is removed at the end unless it already existed.
+    """
     if existing := os.environ.get(CLOUD_VARIABLE):
         yield CommandLine(Path(existing).resolve())
         return

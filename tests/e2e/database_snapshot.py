@@ -1,4 +1,7 @@
-"""Database state of a tenant's documents, by file name. Reading it requires a superuser."""
+"""Database state of a tenant's documents, by file name.
+
+Reading it requires a superuser.
+"""
 
 from collections import Counter
 from contextlib import closing

@@ -1,4 +1,6 @@
-"""Documents with known matches, for load tests. Some matches require the LLM judge.
+"""Documents with known matches, for load tests.
+
+Some matches require the LLM judge.
 
 `make test` runs the load tests for 30 seconds each, `make soak` for COUNTERFOIL_SOAK_SECONDS. Both make the same
 assertions.

@@ -11,7 +11,10 @@ _PAUSE = threading.Event()
 
 
 def wait_until(condition: Callable[[], T], seconds: float = 60) -> T:
-    """Call `condition` until it returns a truthy value, and return that value. Fail after `seconds`."""
+    """Call `condition` until it returns a truthy value, and return that value.
+
+    Fail after `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"after {seconds} s still {value!r}"

@@ -125,7 +125,10 @@ def versions(cloud: Cloud, prefix: str) -> int:
 def fill_tenant(
     cloud: Cloud, tenant: Tenant, admin: Connection, sign_in: SignIn, folder: Path
 ) -> tuple[list[Path], str]:
-    """Create data of every kind for the tenant. Return the files to ingest and the S3 key of an email."""
+    """Create data of every kind for the tenant.
+
+    Return the files to ingest and the S3 key of an email.
+    """
     bucket, s3 = cloud.outputs["UploadsBucketName"], cloud.client("s3")
     export = NewDestination("files", "s3", "results")
     add_tenant(cloud, tenant.slug, addresses=[f"in@{tenant.slug}.example"], new_destinations=[export])

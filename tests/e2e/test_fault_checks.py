@@ -1,4 +1,7 @@
-"""`find_faults` reports each fault, and none in a correct result. Requires no cloud."""
+"""`find_faults` reports each fault, and none in a correct result.
+
+Requires no cloud.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection

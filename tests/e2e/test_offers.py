@@ -144,7 +144,10 @@ def test_day_repeated_while_processes_are_killed_is_identical(
 
 
 def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
-    """Repeat the day, and kill the workers at a step. Return the number of killed processes."""
+    """Repeat the day, and kill the workers at a step.
+
+    Return the number of killed processes.
+    """
     with psycopg.connect(cloud.database_url("postgres")) as blocker:
         with paused_workers(cloud):
             pin(cloud, tenant)

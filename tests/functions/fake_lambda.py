@@ -138,7 +138,10 @@ class WatchdogHarness:
 
 
 def pause_matching_queue(watchdog: WatchdogHarness) -> WatchdogHarness:
-    """Pause the matching queue through an outage of several minutes. Return the harness."""
+    """Pause the matching queue through an outage of several minutes.
+
+    Return the harness.
+    """
     watchdog.service_fails()
     assert watchdog.minute().paused == ["matching"]
     watchdog.minute()

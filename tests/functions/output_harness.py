@@ -101,7 +101,10 @@ class OutputHarness:
         ]
 
     def run(self, *messages: Message, receives: int = 1, work: Any = None, seconds_left: float = 120) -> Any:
-        """Process messages in one batch, by default all due messages. An empty batch is not processed."""
+        """Process messages in one batch, by default all due messages.
+
+        An empty batch is not processed.
+        """
         batch = [record(message, receives=receives) for message in messages or self.due_messages()]
         if not batch:
             return {"batchItemFailures": []}

@@ -192,7 +192,10 @@ class History(RuleBasedStateMachine):
             assert self.has_own_pause()
 
     def teardown(self) -> None:
-        """Let the service recover. The queue must be resumed unless an operator paused it."""
+        """Let the service recover.
+
+        The queue must be resumed unless an operator paused it.
+        """
         if self.watchdog.breakers.open_breakers():
             self.watchdog.service_recovers()
         for _ in range(5):

@@ -1,4 +1,7 @@
-"""The watchdog pauses a queue while a required service is unavailable. Manual changes take precedence."""
+"""The watchdog pauses a queue while a required service is unavailable.
+
+Manual changes take precedence.
+"""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Unfinished operations continue in the next run. A failing operation does not block others."""
+"""Unfinished operations continue in the next run.
+
+A failing operation does not block others.
+"""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The archiver returns S3 events that no worker processed. Dead letters preserve the data for a retry."""
+"""The archiver returns S3 events that no worker processed.
+
+Dead letters preserve the data for a retry.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta

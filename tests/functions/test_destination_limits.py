@@ -1,4 +1,7 @@
-"""A slow destination cannot use all permits. Deferred deliveries spend no attempt."""
+"""A slow destination cannot use all permits.
+
+Deferred deliveries spend no attempt.
+"""
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace

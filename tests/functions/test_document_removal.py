@@ -77,7 +77,10 @@ def remove(database: Database, tenant_id: UUID, document_id: UUID, clock: Clock)
 def make_sample(
     make_document: Callable[..., UUID], admin: Connection, tenant_id: UUID
 ) -> Callable[[SampleDocument], tuple[UUID, Message]]:
-    """`make_sample(sample)` stores a document that awaits matching. Returns its id and its message."""
+    """`make_sample(sample)` stores a document that awaits matching.
+
+    Returns its id and its message.
+    """
 
     def make(sample: SampleDocument) -> tuple[UUID, Message]:
         id_ = make_document(tenant_id, sample.data, type=sample.kind, matching_status="pending", matching_revision=1)

@@ -1,4 +1,7 @@
-"""Rules, OCR and a language model extract data from pages. The model's answers are verified."""
+"""Rules, OCR and a language model extract data from pages.
+
+The model's answers are verified.
+"""
 
 import io
 import json

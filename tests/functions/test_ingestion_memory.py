@@ -107,7 +107,10 @@ def test_file_of_too_many_words_is_rejected(
 def ingest_in_subprocess(
     content: bytes, admin: Connection, tenant_id: UUID, database_url: str, tmp_path: Path
 ) -> dict[str, Any]:
-    """Ingest one file in a child process, and return the measurements. No temporary file may remain."""
+    """Ingest one file in a child process, and return the measurements.
+
+    No temporary file may remain.
+    """
     file, temporary = tmp_path / "long.pdf", tmp_path / "temporary"
     temporary.mkdir()
     file.write_bytes(content)

@@ -142,7 +142,9 @@ class CrashHarness:
             database.close()
 
     def run_until_idle(self, body: str, end_at: int | None) -> list[str]:
-        """Deliver a message until nothing is due. The first process ends after call number `end_at`.
+        """Deliver a message until nothing is due.
+
+        The first process ends after call number `end_at`.
 
         Returns the first process's calls, or all calls of the run if it did not end.
         """

@@ -25,7 +25,10 @@ def people(admin: Connection) -> list[UUID]:
 
 
 def insert_served_offers(admin: Connection, people: list[UUID], day: date) -> list[UUID]:
-    """Store a pool whose users were all offered each other, in two shards. Return the shards' ids."""
+    """Store a pool whose users were all offered each other, in two shards.
+
+    Return the shards' ids.
+    """
     ((tenant,),) = admin.execute("SELECT id FROM tenant").fetchall()
     shards = pin(admin, tenant, people, shards=2, day=day)
     admin.execute("UPDATE offer_shard SET excluded = '' WHERE date = %s", [day])

@@ -49,7 +49,10 @@ def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -
 
 @pytest.fixture
 def run(maintenance_database: Database) -> Run:
-    """`run()` purges tasks and payloads as the watchdog does. Returns the number of deleted objects."""
+    """`run()` purges tasks and payloads as the watchdog does.
+
+    Returns the number of deleted objects.
+    """
 
     def run(**options: Any) -> int:
         purge(maintenance_database, lambda: NOW)

@@ -79,7 +79,10 @@ HALF = (LASKU[0], "LASKU / INVOICE", "Invoice number L-2026/118", *LASKU[3:])
 
 @pytest.fixture(params=[LASKU, HALF], ids=["rules read nothing", "rules read a little"])
 def matched_cluster(ingestion: Ingestion, request: pytest.FixtureRequest) -> tuple[UUID, UUID]:
-    """Ids of a matched order and invoice. Only the model can extract the whole invoice."""
+    """Ids of a matched order and invoice.
+
+    Only the model can extract the whole invoice.
+    """
     order_id = make_document(ingestion.admin, ingestion.tenant_id, ORDER, type="purchase_order", matching_revision=1)
     scanned_id = ingestion.file(text_pdf(request.param))
     ingestion.model.add_steps(extraction_response())

@@ -56,7 +56,10 @@ class Clusters(OutputHarness):
     """Output harness that changes a tenant's clusters and runs diagnostics."""
 
     def documents(self) -> list[UUID]:
-        """Store an order, its delivery note and its invoice in one cluster. Return their ids."""
+        """Store an order, its delivery note and its invoice in one cluster.
+
+        Return their ids.
+        """
         ids = [
             make_document(self.admin, self.tenant_id, data, type=kind, id=UUID(int=number))
             for number, (kind, data) in enumerate(KINDS, 1)

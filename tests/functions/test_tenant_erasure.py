@@ -28,7 +28,10 @@ PURGE_DEAD_LETTERS = "UPDATE dead_letter l SET purge_id = p.id FROM operation p 
 
 
 class ErasureHarness:
-    """Two tenants with a row in every table and objects under every prefix. Tests erase `tenant`."""
+    """Two tenants with a row in every table and objects under every prefix.
+
+    Tests erase `tenant`.
+    """
 
     def __init__(self, pipeline: Pipeline, admin: Connection, maintenance: Database, clock: Clock) -> None:
         self.s3, self.admin, self.maintenance = pipeline.s3, admin, maintenance
@@ -90,7 +93,10 @@ class ErasureHarness:
         return counts
 
     def rows_mentioning(self, *texts: str) -> dict[str, int]:
-        """Return the number of rows with one of `texts`, by table. Tables without such rows are omitted."""
+        """Return the number of rows with one of `texts`, by table.
+
+        Tables without such rows are omitted.
+        """
         tables = self.admin.execute(
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
                AND relname <> 'applied_migration'"""

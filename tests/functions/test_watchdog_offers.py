@@ -45,7 +45,10 @@ def offers_watch(maintenance_database: Database, clock: Clock) -> OfferMetrics:
 def shard(
     admin: Connection, tenant: UUID, size: int, *, offered_at: datetime = NOW, name: str = "0", **columns: Any
 ) -> UUID:
-    """Store a shard in its own pool, due at `offered_at`. `columns` are updated in the shard's row."""
+    """Store a shard in its own pool, due at `offered_at`.
+
+    `columns` are updated in the shard's row.
+    """
     pool = make_pool(
         admin, tenant, date=offered_at.date(), offered_at=offered_at, expires_at=offered_at + timedelta(days=1)
     )

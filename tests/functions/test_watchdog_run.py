@@ -1,4 +1,7 @@
-"""A failed step of a watchdog run does not block other steps. The run fails at the end."""
+"""A failed step of a watchdog run does not block other steps.
+
+The run fails at the end.
+"""
 
 import importlib
 import json

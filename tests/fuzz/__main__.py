@@ -16,7 +16,10 @@ FOLDER = Path("build") / "fuzz"
 
 
 def main() -> int:
-    """Fuzz the named targets, or all targets if none is named. Return 1 if any target failed."""
+    """Fuzz the named targets, or all targets if none is named.
+
+    Return 1 if any target failed.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--seconds", type=int, default=600, help="seconds per target")

@@ -95,7 +95,10 @@ def extraction() -> Iterator[tuple[str, Values]]:
 
 
 def matching(name: str) -> Values:
-    """Match a labeled set. Return counts and digests of edges, clusters, evidence and reasons."""
+    """Match a labeled set.
+
+    Return counts and digests of edges, clusters, evidence and reasons.
+    """
     labeled = read_set(DATA / name)
     order = sorted(labeled.documents, key=lambda document: (document.received_at, document.id))
     matched = match(order, Checklist())

@@ -20,7 +20,10 @@ _STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 def alarm_states(alarm: Mapping[str, Any], series: Series) -> list[bool]:
-    """Return True for each minute at whose end the alarm is raised. There are no earlier samples."""
+    """Return True for each minute at whose end the alarm is raised.
+
+    There are no earlier samples.
+    """
     minutes = max(len(samples) for samples in series.values())
     return [_state(alarm, series, minute) for minute in range(1, minutes + 1)]
 

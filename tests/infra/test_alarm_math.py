@@ -18,7 +18,10 @@ def alarm(template: Template, name: str) -> dict[str, Any]:
 
 
 def dead_letters(per_second: list[float | None]) -> Series:
-    """Return watchdog samples for these dead letter rates. None stands for a missed run."""
+    """Return watchdog samples for these dead letter rates.
+
+    None stands for a missed run.
+    """
     return {("DeadLetterRate", ""): per_second}
 
 

@@ -53,7 +53,10 @@ def alarms(template: Template) -> dict[str, dict[str, Any]]:
 
 
 def alarms_of_watch(template: Template, watch: AlarmSpec) -> dict[str, dict[str, Any]]:
-    """Return the alarms of a table entry by worker. The alarm for all workers has the key ""."""
+    """Return the alarms of a table entry by worker.
+
+    The alarm for all workers has the key "".
+    """
     subjects = ["" if row is None else row.name for row in alarm_targets(watch, QUEUES)]
     prefix = {subject: f"counterfoil-{subject}-" if subject else "counterfoil-" for subject in subjects}
     return {subject: alarms(template)[f"{prefix[subject]}{watch.name}"] for subject in subjects}
@@ -146,7 +149,10 @@ def worker_output(
 
 
 def deliver(row: WorkerSpec, admin: Connection, tenant: UUID, database: Database, clock: Clock) -> None:
-    """Deliver three work items to a worker. One succeeds, one fails and one is retried."""
+    """Deliver three work items to a worker.
+
+    One succeeds, one fails and one is retried.
+    """
     outcomes: Sequence[Exception | None] = (
         None,
         InvalidDocumentError("no", code="damaged_pdf"),

@@ -126,7 +126,10 @@ def test_template_does_not_enable_or_disable_mappings(pipeline: Template):
 
 @rows
 def test_environment_fits_the_lambda_limit(pipeline: Template, row: WorkerSpec):
-    """Lambda allows 4 KB. The ids and URLs of a real deployment are longer than the names in this test."""
+    """Lambda allows 4 KB.
+
+    The ids and URLs of a real deployment are longer than the names in this test.
+    """
     values = environment_of(pipeline, row)
     urls = sum(value.count("counterfoil-") for value in values.values())
 

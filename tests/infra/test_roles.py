@@ -22,7 +22,10 @@ ACCOUNT = "arn:AWS::Partition:{}:AWS::Region:AWS::AccountId"
 
 
 def pause_actions(*, local: bool) -> set[str]:
-    """Return the actions for pausing a mapping. The local cloud authorizes the Get call as List."""
+    """Return the actions for pausing a mapping.
+
+    The local cloud authorizes the Get call as List.
+    """
     return {"lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"} | (
         {"lambda:ListEventSourceMappings"} if local else set()
     )

@@ -39,7 +39,10 @@ class Time:
 
 @dataclass
 class Guards:
-    """Stub of the circuit breakers. `guard` raises `error` if set, and otherwise records the call."""
+    """Stub of the circuit breakers.
+
+    `guard` raises `error` if set, and otherwise records the call.
+    """
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     error: CounterfoilError | None = None

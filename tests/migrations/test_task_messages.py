@@ -1,4 +1,7 @@
-"""Task messages have the expected content. Payloads are readable only while their message is unsent."""
+"""Task messages have the expected content.
+
+Payloads are readable only while their message is unsent.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta

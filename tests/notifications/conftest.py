@@ -67,7 +67,10 @@ def _return_channel(channel: FakeChannel, settings: Settings, breakers: Breakers
 
 @pytest.fixture
 def run(make_notifier: Callable[..., Notifier], channel: FakeChannel) -> Run:
-    """`run(time_left)` runs a notifier with one channel. By default, enough time is left."""
+    """`run(time_left)` runs a notifier with one channel.
+
+    By default, enough time is left.
+    """
     notifier = make_notifier({"pager": channel})
     return lambda time_left=lambda: 60.0: notifier.run(time_left)
 

@@ -28,7 +28,10 @@ class Sent:
 
 @dataclass
 class FakeChannel:
-    """Fake channel that records sent digests. `on_send` runs during each send and may raise."""
+    """Fake channel that records sent digests.
+
+    `on_send` runs during each send and may raise.
+    """
 
     addresses: Sequence[str] = ("on-call",)
     sent: list[Sent] = field(default_factory=list)
@@ -69,7 +72,10 @@ def fail(
     worker: str = "matching",
     with_work_item: bool = True,
 ) -> list[UUID]:
-    """Record failures as delivery does. Return their work ids, or their job ids if they have no work item."""
+    """Record failures as delivery does.
+
+    Return their work ids, or their job ids if they have no work item.
+    """
     ids = []
     with admin.transaction():
         for _ in range(times):

@@ -1,4 +1,7 @@
-"""The first failure with a fingerprint is sent immediately. Later failures are grouped."""
+"""The first failure with a fingerprint is sent immediately.
+
+Later failures are grouped.
+"""
 
 from collections.abc import Callable
 from uuid import UUID

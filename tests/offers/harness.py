@@ -79,7 +79,10 @@ def _packed_rows(admin: Connection, users: Sequence[UUID]) -> bytes:
 def results(
     offered: Sequence[tuple[UUID, Sequence[UUID]]] = (), faults: Sequence[tuple[UUID, str]] = ()
 ) -> ShardResults:
-    """Return results with these offers, in this order, and these faults. Scores and ids are arbitrary."""
+    """Return results with these offers, in this order, and these faults.
+
+    Scores and ids are arbitrary.
+    """
     offer_rows = [
         (user_id, candidate, rank) for user_id, user_ids in offered for rank, candidate in enumerate(user_ids, 1)
     ]

@@ -23,7 +23,9 @@ POOL = Path(__file__).parent / "golden" / "pool.bin"
 
 
 def generate_profiles(count: int, *, seed: int = 1, cities: int = 60, away_km: float = 15) -> ProfileArrays:
-    """Return users ordered by id. About a fifth of all neighboring pairs are compatible.
+    """Return users ordered by id.
+
+    About a fifth of all neighboring pairs are compatible.
 
     `away_km` is the mean distance of users from the city center.
     """

@@ -58,7 +58,10 @@ class LocalDays:
 
 
 def changes_of(zone: str) -> Changes:
-    """Return a zone's clock changes. They are found in steps of five days, and then by bisection."""
+    """Return a zone's clock changes.
+
+    They are found in steps of five days, and then by bisection.
+    """
 
     def ahead(quarter: int) -> int:
         offset = (BEGIN + timedelta(minutes=15 * quarter)).astimezone(info).utcoffset()
@@ -81,7 +84,10 @@ def changes_of(zone: str) -> Changes:
 
 @pytest.fixture(scope="module")
 def zones_by_changes() -> dict[Changes, list[str]]:
-    """Time zones by clock changes. Zones with equal clock changes always have the same local time."""
+    """Time zones by clock changes.
+
+    Zones with equal clock changes always have the same local time.
+    """
     result = defaultdict(list)
     for zone in sorted(zone_names()):
         result[changes_of(zone)].append(zone)

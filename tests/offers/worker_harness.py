@@ -37,14 +37,20 @@ class OffersHarness:
         make_people(admin, tenant_id, PEOPLE)
 
     def pin(self, *numbers: int, shards: int = 2, **columns: Any) -> list[Message]:
-        """Pin a pool of the users with these numbers, by default all. Return its shards' messages."""
+        """Pin a pool of the users with these numbers, by default all.
+
+        Return its shards' messages.
+        """
         users = [user(number) for number in numbers or PEOPLE]
         return [message(id_) for id_ in pin(self.admin, self.tenant_id, users, shards=shards, **columns)]
 
     def deliver(
         self, *messages: Message, action: Callable[[TenantAttempt], Outcome] | None = None, seconds_left: float = 300
     ) -> list[str]:
-        """Deliver each message to the worker in its own batch. Return the ids of failed messages."""
+        """Deliver each message to the worker in its own batch.
+
+        Return the ids of failed messages.
+        """
         consumer = make_consumer(
             self.database,
             action or partial(compute_shard, pools=self.pools),

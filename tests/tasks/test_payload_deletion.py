@@ -22,7 +22,10 @@ Submit = Callable[..., SubmittedTask]
 
 @pytest.fixture
 def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
-    """`submit(payload, **options)` submits an echo task. `build_request` describes the options."""
+    """`submit(payload, **options)` submits an echo task.
+
+    `build_request` describes the options.
+    """
     assert s3.objects == {}
 
     def submit(payload: dict[str, Any], **options: Any) -> SubmittedTask:

@@ -25,7 +25,10 @@ Submit = Callable[..., SubmittedTask]
 
 @pytest.fixture
 def submit(database: Database, tenant: UUID, s3: FakeS3) -> Submit:
-    """`submit(payload, at=NOW, **options)` submits a task. `build_request` describes the options."""
+    """`submit(payload, at=NOW, **options)` submits a task.
+
+    `build_request` describes the options.
+    """
     assert s3.objects == {}
 
     def submit(payload: dict[str, Any], *, at: Any = NOW, type_: str = "echo", **options: Any) -> SubmittedTask:

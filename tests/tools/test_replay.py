@@ -39,7 +39,10 @@ def time_at(seconds: float) -> datetime:
 
 
 def record(worker: str, position: int, **changes: Any) -> Record:
-    """Return a log record. Records overlap in groups of CONCURRENCY_LIMIT consecutive positions."""
+    """Return a log record.
+
+    Records overlap in groups of CONCURRENCY_LIMIT consecutive positions.
+    """
     turn = position // CONCURRENCY_LIMIT
     return replace(
         Record(

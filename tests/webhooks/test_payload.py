@@ -1,4 +1,7 @@
-"""Delivery bodies are the same in every attempt. Their documents can be written as CSV."""
+"""Delivery bodies are the same in every attempt.
+
+Their documents can be written as CSV.
+"""
 
 import csv
 import io
@@ -32,7 +35,10 @@ def lines(job_: OutputJob) -> list[dict[str, str]]:
 
 
 def test_version_1_bytes_are_unchanged():
-    """Retries after a deployment must send the same bytes. Any change requires a new schema version."""
+    """Retries after a deployment must send the same bytes.
+
+    Any change requires a new schema version.
+    """
     assert render_body(job('{"a": 1.10, "b": "ü"}', schema_version=1)) == (
         b'{"schema_version": 1, "id": "00000000-0000-0000-0000-000000000001:3", "event": "cluster", '
         b'"subject_id": "00000000-0000-0000-0000-000000000002", "revision": 3, '

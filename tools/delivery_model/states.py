@@ -50,7 +50,10 @@ ATTEMPT_STEPS: Final = frozenset((WORKING, UNCERTAIN_ACKNOWLEDGE, UNCERTAIN_REPO
 
 @dataclass(frozen=True)
 class Rules:
-    """Delivery rules that can be disabled to show their purpose. All are enabled by default."""
+    """Delivery rules that can be disabled to show their purpose.
+
+    All are enabled by default.
+    """
 
     acknowledges_only_settled: bool = True
     """If disabled, messages are deleted in a `finally`."""

@@ -216,7 +216,10 @@ class Steps:
             yield Step("the archiver deletes the message before writing", True, deleted)
 
     def _archive(self, state: State, message: Message) -> Transitions:
-        """Archive a message. `state` already has the message's new status, but not the work item's."""
+        """Archive a message.
+
+        `state` already has the message's new status, but not the work item's.
+        """
         work = state.work
         if work.status == UNKNOWN:
             yield Step("the archiver drops a message for an unknown work item", True, state)
@@ -316,7 +319,10 @@ class Steps:
     # -- settlement ----------------------------------------------------------------------------------------------------
 
     def _work(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Yield every outcome of an attempt. A commit may also be unconfirmed, whether or not it succeeded."""
+        """Yield every outcome of an attempt.
+
+        A commit may also be unconfirmed, whether or not it succeeded.
+        """
         work = state.work
         if not self._may_write(work, consumer):
             disposition = UNTOUCHED if self._rules.reports_stale else ACKNOWLEDGED
@@ -502,7 +508,10 @@ def _is_running(state: State) -> bool:
 
 
 def _older(message: int, age: int) -> int:
-    """Return a message's age after the row becomes newer. A message one send ahead becomes current."""
+    """Return a message's age after the row becomes newer.
+
+    A message one send ahead becomes current.
+    """
     return CURRENT if (message, age) == (NEWER, OLDER_SEND) else max(message, age)
 
 
@@ -519,7 +528,10 @@ def _with_message(state: State, index: int, message: Message) -> State:
 
 
 def _move(message: Message, status: str) -> Message:
-    """Return the message, moved out of the queue. Its receives and receipt handles no longer matter."""
+    """Return the message, moved out of the queue.
+
+    Its receives and receipt handles no longer matter.
+    """
     return Message(status, message.age, 0, tuple(consumer._replace(is_newest=True) for consumer in message.consumers))
 
 

@@ -74,7 +74,10 @@ def _format_states(states: Counter[State]) -> str:
 
 
 def _cluster_mismatches(sample: Sample, tenant: str, uploads: UploadsByFile) -> Iterator[Mismatch]:
-    """Yield the expected clusters that were not found. Clusters are compared as sets of content hashes."""
+    """Yield the expected clusters that were not found.
+
+    Clusters are compared as sets of content hashes.
+    """
     names = {file.sha256: file.name for file in sample.files if file.tenant == tenant and file.truth.same_as is None}
     expected_members: dict[str, set[str]] = defaultdict(set)
     for file in sample.files:

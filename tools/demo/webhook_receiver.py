@@ -1,4 +1,6 @@
-"""Sample receiver for Counterfoil's webhooks. It requires only Python 3.11. Use it as a template.
+"""Sample receiver for Counterfoil's webhooks.
+
+It requires only Python 3.11. Use it as a template.
 
     WEBHOOK_SECRET=whsec_... python webhook_receiver.py --port 8099 --database results.sqlite
 

@@ -138,7 +138,10 @@ FROM STDIN
 
 
 def _load(server: Server, documents: Collection[LabeledDocument], ids: Mapping[str, UUID]) -> dict[str, UUID]:
-    """Create the database, its tenants and the documents. Returns the tenant ids by name."""
+    """Create the database, its tenants and the documents.
+
+    Returns the tenant ids by name.
+    """
     url = server.create_database(DATABASE)
     apply(url, MIGRATIONS)
     names = sorted({document.tenant for document in documents})
@@ -189,7 +192,10 @@ def _match(
     concurrency: int,
     steps: Checklist,
 ) -> tuple[Counter[str], float]:
-    """Match every document. Returns the number of documents per outcome, and the duration in seconds."""
+    """Match every document.
+
+    Returns the number of documents per outcome, and the duration in seconds.
+    """
     outcomes: Counter[str] = Counter()
     started = time.perf_counter()
     with ThreadPoolExecutor(concurrency) as pool:
@@ -213,7 +219,10 @@ def _read(server: Server, ids: Mapping[str, UUID], outcomes: Counter[str], secon
 
 
 def _match_one(database: Database, tenant_id: UUID, document_id: UUID) -> str:
-    """Match one document as the worker does, but without delivery. Returns the outcome."""
+    """Match one document as the worker does, but without delivery.
+
+    Returns the outcome.
+    """
     pending = retry_on_conflict(lambda: matching.search_and_decide(database, tenant_id, document_id))
     if isinstance(pending, matching.SkipMatching):
         return "skipped"

@@ -19,7 +19,10 @@ VARIANCES = "variances.csv"
 
 
 class InvalidSetError(PermanentError):
-    """The folder is not a valid labeled set. The message names the folder, or the file and line."""
+    """The folder is not a valid labeled set.
+
+    The message names the folder, or the file and line.
+    """
 
 
 @dataclass(frozen=True)

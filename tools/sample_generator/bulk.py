@@ -40,7 +40,10 @@ def orders_with_invoices(
 def orders_with_deliveries_and_invoices(
     seed: int, count: int, *, country: str = "DE", varied: bool = False
 ) -> Iterator[tuple[Document, Document, Document]]:
-    """Yield each order with its delivery note and its invoice. See `orders_with_invoices`."""
+    """Yield each order with its delivery note and its invoice.
+
+    See `orders_with_invoices`.
+    """
     rng = Random(f"counterfoil bulk {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(country)

@@ -1,4 +1,7 @@
-"""A PDF that contains many documents, with its ground truth. It has text but no XML, like a scan."""
+"""A PDF that contains many documents, with its ground truth.
+
+It has text but no XML, like a scan.
+"""
 
 import io
 from collections.abc import Sequence
@@ -16,7 +19,10 @@ from tools.sample_generator.pdf import write_page
 
 @dataclass(frozen=True)
 class Bundle:
-    """A PDF that contains many documents. Pages are numbered from 1. Ranges include both ends."""
+    """A PDF that contains many documents.
+
+    Pages are numbered from 1. Ranges include both ends.
+    """
 
     content: bytes
     documents: tuple[Document, ...]

@@ -277,7 +277,10 @@ _BY_MAIL = {"no differences", "billed at another price"}
 
 
 def generate_cases(seed: int, address: str = "") -> Cases:
-    """Generate the cases for a seed and a tenant's mail address. Equal arguments give equal cases."""
+    """Generate the cases for a seed and a tenant's mail address.
+
+    Equal arguments give equal cases.
+    """
     rng = Random(f"counterfoil cases {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     registry, numbers = CompanyRegistry(rng), Numbers(rng)
     buyer = registry.buyer(_COUNTRY)

@@ -10,7 +10,10 @@ ORDINARY_ARTICLES = 7
 
 @dataclass(frozen=True)
 class Article:
-    """An article in a price list. `price` is per `basis` units; `reduced` selects the reduced tax rate."""
+    """An article in a price list.
+
+    `price` is per `basis` units; `reduced` selects the reduced tax rate.
+    """
 
     description: str
     unit: str

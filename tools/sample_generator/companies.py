@@ -31,7 +31,10 @@ _COLORS = ((23, 78, 121), (122, 31, 45), (28, 100, 72), (92, 61, 130), (165, 82,
 
 @dataclass(frozen=True)
 class Country:
-    """Name parts and addresses of a country's companies. A place is (postal code, city)."""
+    """Name parts and addresses of a country's companies.
+
+    A place is (postal code, city).
+    """
 
     stems: tuple[str, ...]
     streets: tuple[str, ...]
@@ -181,7 +184,10 @@ def _french_account(rng: Random) -> str:
 
 
 def _italian_account(rng: Random) -> str:
-    """Return a BBAN. Its first letter, the CIN, is a check character for the other characters."""
+    """Return a BBAN.
+
+    Its first letter, the CIN, is a check character for the other characters.
+    """
     number = _digits(rng, 22)
     odd = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
     total = sum(odd[int(digit)] if position % 2 == 0 else int(digit) for position, digit in enumerate(number))

@@ -68,7 +68,10 @@ class _TenantFiles:
 
 
 def generate(seed: int) -> Sample:
-    """Generate a seed's sample. The same seed always gives identical files in the same order."""
+    """Generate a seed's sample.
+
+    The same seed always gives identical files in the same order.
+    """
     rng = Random(f"counterfoil sample {seed}")  # noqa: S311 - repeatable on purpose, nothing is secret
     builders = _create_builders(rng)
     _add_scenarios(rng, builders)
@@ -126,7 +129,10 @@ def _choose_product_lines(rng: Random, country: str) -> list[ProductLine]:
 
 
 def _add_scenarios(rng: Random, builders: Sequence[ScenarioBuilder]) -> None:
-    """Add common scenarios to both tenants, and each rare scenario to one. Invoices use all forms in turn."""
+    """Add common scenarios to both tenants, and each rare scenario to one.
+
+    Invoices use all forms in turn.
+    """
     rare = rng.sample(_RARE, len(_RARE))
     cut = rng.randint(1, len(rare) - 1)
     for builder, share in zip(builders, (rare[:cut], rare[cut:]), strict=True):

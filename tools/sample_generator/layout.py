@@ -11,7 +11,10 @@ PageNumbers = Literal["none", "place", "place of count"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout for documents with several pages. The document number is always on the first page."""
+    """Layout for documents with several pages.
+
+    The document number is always on the first page.
+    """
 
     page_numbers: PageNumbers = "none"
     letterhead_on_every_page: bool = True

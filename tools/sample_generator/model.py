@@ -65,7 +65,10 @@ class Party:
 
 @dataclass(frozen=True)
 class Company:
-    """A company with all of its data. `party` selects the fields that a document states."""
+    """A company with all of its data.
+
+    `party` selects the fields that a document states.
+    """
 
     name: str
     short_name: str
@@ -131,7 +134,10 @@ class Line:
 
     @property
     def net_amount(self) -> Decimal | None:
-        """Quantity times price over basis, rounded half up to cents. None without a price."""
+        """Quantity times price over basis, rounded half up to cents.
+
+        None without a price.
+        """
         if self.unit_price is None:
             return None
         amount = self.quantity * self.unit_price / (self.price_basis_quantity or 1)
@@ -159,7 +165,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class Document:
-    """A business document. `references` maps fields (`po_reference`, ...) to other documents' numbers.
+    """A business document.
+
+    `references` maps fields (`po_reference`, ...) to other documents' numbers.
 
     `issuer` is the company that determines letterhead and language. `delivery_date`, `buyer_reference` and `note`
     appear in the file, but not in structured data.

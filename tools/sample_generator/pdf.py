@@ -75,7 +75,10 @@ def write_hybrid(document: Document) -> bytes:
 
 
 def write_page(document: Document, *, layout: Layout = PLAIN, password: str | None = None) -> bytes:
-    """Return the document as a PDF with a text layer but no XML. It is encrypted if `password` is given."""
+    """Return the document as a PDF with a text layer but no XML.
+
+    It is encrypted if `password` is given.
+    """
     page = _DocumentPdf(document, layout)
     if password is not None:
         page.set_encryption(owner_password=password, user_password=password)

@@ -32,7 +32,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FileTruth:
-    """Expected result of one file and its reason. `structured_data` is the expected extraction."""
+    """Expected result of one file and its reason.
+
+    `structured_data` is the expected extraction.
+    """
 
     state: str
     type: str | None

@@ -1,4 +1,6 @@
-"""The sample's scenarios. Each adds the documents of one or more transactions, with their links.
+"""The sample's scenarios.
+
+Each adds the documents of one or more transactions, with their links.
 
 A transaction is one cluster. Links without a reference number are unambiguous: the articles in these orders occur in no
 other order to the supplier, and no article is ordered twice in the same quantity.
@@ -50,7 +52,10 @@ class GeneratedFile:
 
 @dataclass(frozen=True)
 class Link:
-    """A true direct link. `stated` is True if one of the documents contains the other's number."""
+    """A true direct link.
+
+    `stated` is True if one of the documents contains the other's number.
+    """
 
     a: GeneratedFile
     b: GeneratedFile
@@ -80,7 +85,10 @@ class ScenarioBuilder:
         self.supplier_rotation = self.rng.sample(self.suppliers, len(self.suppliers))
 
     def transaction(self, situation: str, supplier: Supplier | None = None) -> "Transaction":
-        """Start a transaction a few days after the previous one. The default supplier is the next in rotation."""
+        """Start a transaction a few days after the previous one.
+
+        The default supplier is the next in rotation.
+        """
         self.transaction_count += 1
         day = trading.workday(self.start_date, self.transaction_count * 5 + self.rng.randint(0, 4))
         if supplier is None:

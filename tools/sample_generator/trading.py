@@ -68,7 +68,10 @@ def price_list(rng: Random, company: Company, product_line: ProductLine, *, buye
 
 
 def tax_of(article: Article | None, seller: Company, buyer: Company) -> Tax:
-    """Return the VAT on a sale between these companies. If the article is None, the sale is freight."""
+    """Return the VAT on a sale between these companies.
+
+    If the article is None, the sale is freight.
+    """
     if seller.country != buyer.country:
         within_union = seller.country in EU_COUNTRIES and buyer.country in EU_COUNTRIES
         return Tax("K" if within_union else "G", Decimal(0))
@@ -154,7 +157,10 @@ def deliver(context: PurchaseContext, order: Document, quantities: Sequence[Deci
 
 
 def receive(context: PurchaseContext, delivery: Document, day: date, rejected: Decimal | None = None) -> Document:
-    """Receive the delivery. `rejected` is the rejected quantity of its first line item."""
+    """Receive the delivery.
+
+    `rejected` is the rejected quantity of its first line item.
+    """
     lines = [replace(line, position=str(position)) for position, line in enumerate(delivery.lines, 1)]
     if rejected is not None:
         lines[0] = replace(lines[0], rejected_quantity=rejected)
@@ -223,7 +229,10 @@ def credit(context: PurchaseContext, invoice: Document, quantity: Decimal, day: 
 
 
 def split(rng: Random, order: Document, parts: int) -> list[list[Decimal]]:
-    """Split the order's quantities over `parts` deliveries. Each contains some of the first line item."""
+    """Split the order's quantities over `parts` deliveries.
+
+    Each contains some of the first line item.
+    """
     shares: list[list[Decimal]] = [[] for _ in range(parts)]
     for index, line in enumerate(order.lines):
         step = quantity_step(line.unit, line.price_basis_quantity)

@@ -181,7 +181,10 @@ class Mapping:
         self.scheduler.spawn(f"mapping {self.queue.name}", deliver)
 
     def _crashes(self) -> bool:
-        """Return whether the function crashes at start. The archiver never crashes at start."""
+        """Return whether the function crashes at start.
+
+        The archiver never crashes at start.
+        """
         if self.queue.dlq is not None and self._faults.inject(Fault.CRASHES_AT_START):
             self.function.crashes_until = self.scheduler.now + self.scheduler.random.choice(CRASH_SECONDS)
         return self.scheduler.now < self.function.crashes_until
@@ -225,7 +228,10 @@ class Schedule:
     """Invokes a function on the minute if it has work, and sometimes without work."""
 
     def __init__(self, scheduler: Scheduler, function: Function, due: Callable[[], float]) -> None:
-        """Create a schedule. `due` returns the earliest virtual time at which an invocation has work."""
+        """Create a schedule.
+
+        `due` returns the earliest virtual time at which an invocation has work.
+        """
         self._scheduler = scheduler
         self._function = function
         self._due = due

@@ -358,7 +358,10 @@ class SimulatedConnection:
         transactions.scheduler.point(f"after commit #{self.number}")
 
     def rollback(self) -> None:
-        """Roll back. After a lock error, usually wait until one of the other open transactions has ended."""
+        """Roll back.
+
+        After a lock error, usually wait until one of the other open transactions has ended.
+        """
         if self._lost:
             raise psycopg.OperationalError("the connection is lost")
         if self._real is not None:

@@ -359,7 +359,10 @@ def _permanent_failures(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _is_permanent(simulated: SimulatedAttempt) -> bool:
-    """Return whether the error forbids a retry. For tasks, this includes unmapped errors."""
+    """Return whether the error forbids a retry.
+
+    For tasks, this includes unmapped errors.
+    """
     if isinstance(simulated.exception, PermanentError) or simulated.exception is None:
         return simulated.exception is not None
     return simulated.worker == "tasks" and not isinstance(

@@ -1,4 +1,7 @@
-"""Mutants of the engine, each with one rule removed. The simulation must detect all of them."""
+"""Mutants of the engine, each with one rule removed.
+
+The simulation must detect all of them.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Parallel histories. Each process has its own PostgreSQL, so a seed always gives the same history."""
+"""Parallel histories.
+
+Each process has its own PostgreSQL, so a seed always gives the same history.
+"""
 
 import logging
 import multiprocessing

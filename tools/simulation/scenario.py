@@ -109,7 +109,10 @@ def document_files() -> dict[str, bytes]:
 
 @cache
 def read(content: bytes) -> ExtractionResult | Exception:
-    """Extract a document, or return the error. The result is cached, because it depends only on the bytes."""
+    """Extract a document, or return the error.
+
+    The result is cached, because it depends only on the bytes.
+    """
     try:
         return extract_xml(content)
     except Exception as error:  # noqa: BLE001  # raised again for each attempt
@@ -125,7 +128,10 @@ def extracted(content: bytes) -> ExtractionResult:
 
 
 def file_text(content: bytes, _check: object = None, **_: bool) -> FileText:
-    """Return the cached result in place of `parsers.read`. Raises the same errors as `extract_xml`."""
+    """Return the cached result in place of `parsers.read`.
+
+    Raises the same errors as `extract_xml`.
+    """
     return FileText(extracted(content))
 
 
@@ -179,7 +185,10 @@ def _draw_script(random: Random, failure_rate: float) -> AttemptScript:
 
 @dataclass
 class AttemptScripts:
-    """Scripts for all attempts. After `max_failing` attempts, a work item has no more failures."""
+    """Scripts for all attempts.
+
+    After `max_failing` attempts, a work item has no more failures.
+    """
 
     random: Random
     scheduler: Scheduler
@@ -243,7 +252,10 @@ class _Body(BytesIO):
 
 
 def event(keys: list[tuple[str, int]], sequencer: str) -> str:
-    """Return the body of an S3 event for these objects. Each object is a pair of key and size."""
+    """Return the body of an S3 event for these objects.
+
+    Each object is a pair of key and size.
+    """
     records = [
         {
             "eventName": "ObjectCreated:Put",

@@ -105,7 +105,10 @@ class Event:
 
 
 class Scheduler:
-    """Runs tasks one at a time until all have finished. The seed determines the order."""
+    """Runs tasks one at a time until all have finished.
+
+    The seed determines the order.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  # a seed has to give the same history each time
@@ -146,7 +149,10 @@ class Scheduler:
         self.events.append(Event(self.now, f"{task.name}" if task is not None else "world", message))
 
     def spawn(self, name: str, function: Callable[[], None], process: Process | None = None) -> Task:
-        """Start a task. An error in `function` ends the history, unless its process is dead."""
+        """Start a task.
+
+        An error in `function` ends the history, unless its process is dead.
+        """
         self._count += 1
         task = Task(self._count, name if process is None else f"{process.name}/{name}", process, greenlet())
         task.priority = self.random.random()
@@ -166,7 +172,10 @@ class Scheduler:
         return task
 
     def point(self, name: str) -> None:
-        """Switch to another task at a named point. The caller's process may be killed here."""
+        """Switch to another task at a named point.
+
+        The caller's process may be killed here.
+        """
         task = self._alive()
         if task is None:
             return
@@ -175,7 +184,10 @@ class Scheduler:
         self._switch()
 
     def wait(self, predicate: Callable[[], bool], timeout: float = inf) -> bool:
-        """Let other tasks run until `predicate` is true or time is up. Returns the last value of `predicate`."""
+        """Let other tasks run until `predicate` is true or time is up.
+
+        Returns the last value of `predicate`.
+        """
         task = self._alive()
         assert task is not None, "only a task can wait"
         task.predicate, task.deadline = predicate, self.now + timeout
@@ -282,7 +294,10 @@ class Scheduler:
             self._tasks.remove(task)
 
     def _pass_time(self) -> bool:
-        """Advance to the next time at which something can happen. Returns False if nothing can happen."""
+        """Advance to the next time at which something can happen.
+
+        Returns False if nothing can happen.
+        """
         nearest = min((task.next_wake() for task in self._tasks), default=inf)
         for adjust in self.before_time_passes:
             nearest = min(nearest, adjust(nearest))

@@ -231,7 +231,10 @@ class World:
         return mappings
 
     def lower_limit(self, at: float) -> None:
-        """Deploy a release at this time. It replaces idle processes and lowers the attempt limit by one."""
+        """Deploy a release at this time.
+
+        It replaces idle processes and lowers the attempt limit by one.
+        """
 
         def release() -> None:
             self.scheduler.sleep(at)
@@ -578,7 +581,10 @@ class ProtectionChecker(Greenlets):
         super().start(name, function)
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait in virtual time. Fails the history if messages in the batch are still unprotected."""
+        """Wait in virtual time.
+
+        Fails the history if messages in the batch are still unprotected.
+        """
         task = self._world.scheduler.current
         if task is not None and task.name.endswith("/main") and timeout > 0 and not predicate():
             unprotected = [handle for handle in self._process.handles if handle not in self._world.sqs.protected]

@@ -39,7 +39,10 @@ class Tenant:
     """The documents of one tenant and the true links between them."""
 
     def __init__(self, name: str, documents: Collection[Document], links: Collection[frozenset[UUID]]) -> None:
-        """Index the documents. Duplicates are skipped, because they are linked only to their originals."""
+        """Index the documents.
+
+        Duplicates are skipped, because they are linked only to their originals.
+        """
         self.name = name
         linked: dict[UUID, set[UUID]] = defaultdict(set)
         for a, b in links:

@@ -38,7 +38,10 @@ class Observation:
 
 
 def fit(observations: Iterable[Observation], known_priors: Mapping[Hashable, Coefficient]) -> dict[Hashable, float]:
-    """Return the most probable coefficients within their bounds, in bits. The default prior mean is 0."""
+    """Return the most probable coefficients within their bounds, in bits.
+
+    The default prior mean is 0.
+    """
     observations = list(observations)
     if not observations:  # without data, the priors are the most probable values
         return {

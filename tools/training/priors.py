@@ -105,7 +105,10 @@ def _parties() -> Iterator[tuple[FeatureLevel, float]]:
 
 
 def _party(identity: float, name: float) -> float:
-    """Combine the bits for identifier and name. If the identifiers agree, the name has little influence."""
+    """Combine the bits for identifier and name.
+
+    If the identifiers agree, the name has little influence.
+    """
     if identity >= _IDENTITY[Identity.SAME_IDENTIFIER]:
         return min(_MAX_PARTY_BITS, identity + (name / 2 if name > 0 else max(name / 6, -1.0)))
     return min(_MAX_PARTY_BITS, identity + name)

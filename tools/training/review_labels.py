@@ -38,7 +38,9 @@ class ReviewedTenant(Tenant):
         decided: Mapping[frozenset[UUID], bool],
         claims: Mapping[UUID, Collection[UUID]],
     ) -> None:
-        """Index reviewed pairs. `decided` maps pairs to labels. Pairs of types that never match are skipped.
+        """Index reviewed pairs.
+
+        `decided` maps pairs to labels. Pairs of types that never match are skipped.
 
         `claims` maps a document to the documents that refer to it. As in matching, the quantities that remain after
         these documents are evidence. Claims that reviewers rejected are ignored.

@@ -1,1 +1,4 @@
-"""Resources of the HTTP API. Each module has the routes, models and behavior of one resource."""
+"""Resources of the HTTP API.
+
+Each module has the routes, models and behavior of one resource.
+"""

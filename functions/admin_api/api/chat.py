@@ -46,7 +46,10 @@ class ChatSessionPage(BaseModel):
 
 
 class ChatTranscript(BaseModel):
-    """Messages of a conversation, oldest first. A page has up to about 2 MB, and at least one message."""
+    """Messages of a conversation, oldest first.
+
+    A page has up to about 2 MB, and at least one message.
+    """
 
     session_id: UUID
     tenant: str
@@ -63,7 +66,10 @@ class ChatTranscript(BaseModel):
 def list_chat_sessions(
     request: Request, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> ChatSessionPage:
-    """List the caller's own conversations. `POST /api/tasks` starts or continues a conversation."""
+    """List the caller's own conversations.
+
+    `POST /api/tasks` starts or continues a conversation.
+    """
     after = http.decode_cursor(cursor)
     slug = request.slug(tenant)
     request.check(Role.VIEWER, slug)

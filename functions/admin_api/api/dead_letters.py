@@ -473,7 +473,10 @@ def _load(connection: Connection, scope: Scope, id_: UUID) -> DeadLetterDetails:
 
 
 class AttemptLog(BaseModel):
-    """Parameters for `aws logs filter-log-events`. Logs are retained for three months."""
+    """Parameters for `aws logs filter-log-events`.
+
+    Logs are retained for three months.
+    """
 
     group: str = Field(description="Log group in CloudWatch Logs.")
     filter: str = Field(
@@ -629,7 +632,10 @@ class DeadLetterIgnore(BaseModel):
 
 
 class DeadLetterEdit(BaseModel):
-    """The complete new payload of the task. Submit the original payload to undo an edit."""
+    """The complete new payload of the task.
+
+    Submit the original payload to undo an edit.
+    """
 
     model_config = ConfigDict(extra="forbid")
 

@@ -120,7 +120,10 @@ def add_destination(
     responses=responses({204: (None, "The destination was removed.")}, *_FAILURES),
 )
 def remove_destination(request: Request, tenant: TenantPath, name: DestinationName) -> Response[None]:
-    """Remove a destination. Pending deliveries are skipped. The name can be used again."""
+    """Remove a destination.
+
+    Pending deliveries are skipped. The name can be used again.
+    """
     change = request.setup("Removing a destination", tenant)
     if not request.commit(change.tenant_id, lambda connection: destinations.remove(connection, change, name)):
         raise NotFoundError(f"There is no destination '{name}'.")
@@ -134,7 +137,10 @@ def remove_destination(request: Request, tenant: TenantPath, name: DestinationNa
     responses=responses({200: (RotatedSecret, "The new secret.")}, *_FAILURES),
 )
 def rotate_secret(request: Request, tenant: TenantPath, name: DestinationName) -> Response[RotatedSecret]:
-    """Create a new secret for a webhook. For 24 hours, calls are signed with both secrets."""
+    """Create a new secret for a webhook.
+
+    For 24 hours, calls are signed with both secrets.
+    """
     change = request.setup("Rotating a secret", tenant)
     secret = request.commit(change.tenant_id, lambda connection: destinations.rotate_secret(connection, change, name))
     if secret is None:

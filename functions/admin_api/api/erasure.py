@@ -187,7 +187,9 @@ SELECT (SELECT count(*) FROM document WHERE tenant_id = %(id)s), (SELECT count(*
 def erase_tenant(
     request: Request, tenant: TenantPath, confirm: Confirm = None, if_match: PlanIfMatch = None
 ) -> Response[ErasurePlan | TenantErasureStatus]:
-    """Erase a tenant: all rows and all versions of all S3 objects. This cannot be undone.
+    """Erase a tenant: all rows and all versions of all S3 objects.
+
+    This cannot be undone.
 
     Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
     """

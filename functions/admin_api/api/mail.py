@@ -115,7 +115,10 @@ def show_mail_policy(request: Request, tenant: OneTenant = None) -> MailPolicy:
 def change_mail_policy(
     request: Request, body: Annotated[MailPolicyChange, Body()], tenant: OneTenant = None
 ) -> MailPolicy:
-    """Change a tenant's policy for mail that fails DMARC. It applies to mail processed from now on."""
+    """Change a tenant's policy for mail that fails DMARC.
+
+    It applies to mail processed from now on.
+    """
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing the mail policy", slug, role=Role.ADMIN)
     actor = request.caller.require_subject()[:MAX_ACTOR_CHARS]

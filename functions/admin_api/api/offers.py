@@ -121,7 +121,10 @@ def list_pools(
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> OfferPoolPage:
-    """Return a page of a tenant's pools and their progress. A pool is for one date in one time zone."""
+    """Return a page of a tenant's pools and their progress.
+
+    A pool is for one date in one time zone.
+    """
     filters = PoolFilter(since, until, timezone, state, http.decode_cursor(cursor))
     tenant_id, _ = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:

@@ -408,7 +408,9 @@ def purge_dead_letters(
         Header(alias="If-Match", description="ETag of the preview. Required with `confirm`."),
     ] = None,
 ) -> Response[Any]:
-    """Hide closed dead letters, and delete them a week later. If `confirm` is omitted, only count them.
+    """Hide closed dead letters, and delete them a week later.
+
+    If `confirm` is omitted, only count them.
 
     A request with `confirm` must send the preview's ETag. It fails if the number of dead letters has changed.
     """
@@ -446,7 +448,10 @@ def purge_dead_letters(
     responses=_RESTORE_RESPONSES,
 )
 def restore_purge(request: Request, operation_id: Id, if_match: IfMatch = None) -> Response[OperationProgress]:
-    """Restore a purge's dead letters, within a week. Their SQS messages are not restored."""
+    """Restore a purge's dead letters, within a week.
+
+    Their SQS messages are not restored.
+    """
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     _admit_purge(slug, request, tenant_id)
     version = required_version(if_match)
@@ -464,7 +469,10 @@ def _admit_purge(slug: str, request: Request, tenant_id: UUID | None = None) -> 
 
 
 def _run_first_step(operation: Operation, slug: str, request: Request) -> Response[OperationProgress]:
-    """Run the first step, which usually completes the operation. The worker runs the remaining steps."""
+    """Run the first step, which usually completes the operation.
+
+    The worker runs the remaining steps.
+    """
     try:
         engine.run_step(request.database, PurgeSteps(), operation.id, operation.tenant_id, request.now)
         with request.database.tenant(operation.tenant_id) as connection:
@@ -566,7 +574,10 @@ def list_operation_items(
     cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="`next_cursor` of the previous page.")] = None,
     limit: Limit = PAGE,
 ) -> OperationItemPage:
-    """Return a page of an operation's dead letters with their results. Reprocessing has no items."""
+    """Return a page of an operation's dead letters with their results.
+
+    Reprocessing has no items.
+    """
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         rows = store.items(connection, id_, limit=limit + 1, after=cursor or 0, result=result)
@@ -622,7 +633,10 @@ def cancel_operation(request: Request, operation_id: Id, if_match: IfMatch = Non
 def change_operation(
     request: Request, operation_id: Id, body: Annotated[OperationChange, Body()], if_match: IfMatch = None
 ) -> Response[OperationProgress]:
-    """Change the rate of the remaining items. For reprocessing, this requires the admin role."""
+    """Change the rate of the remaining items.
+
+    For reprocessing, this requires the admin role.
+    """
     tenant_id, slug, id_ = owned_operation(request, operation_id)
     with request.database.tenant(tenant_id) as connection:
         action = store.show(connection, id_).action

@@ -132,7 +132,10 @@ class UserPool:
         return found
 
     def page(self, tenant: str | None, email: str | None, cursor: str | None) -> PersonPage:
-        """Return a page of people. `tenant` and `email` return only people with that tenant or email address."""
+        """Return a page of people.
+
+        `tenant` and `email` return only people with that tenant or email address.
+        """
         parameters = {"Limit": PAGE_SIZE}
         if tenant is not None and email is None:
             group = f"{_TENANT}{tenant}"
@@ -212,7 +215,10 @@ def _managed_person(request: Request, pool: UserPool, id_: str, action: str) -> 
 
 
 def _record(request: Request, action: str, id_: str, tenants: Iterable[str], detail: Mapping[str, Any]) -> None:
-    """Record a change in each tenant's audit trail. For `*`, record it in the unassigned audit trail."""
+    """Record a change in each tenant's audit trail.
+
+    For `*`, record it in the unassigned audit trail.
+    """
     operation = AuditRecord(
         request.caller.require_subject()[:MAX_ACTOR_CHARS], action, [id_], request.now, detail=detail
     )
@@ -330,7 +336,10 @@ def change_person(request: Request, person_id: PersonId, body: Annotated[PersonC
     responses=responses({204: (None, "The person was removed.")}, *_FAILURES),
 )
 def remove_person(request: Request, person_id: PersonId) -> Response[None]:
-    """Remove a person from the user pool. Existing tokens stay valid until they expire."""
+    """Remove a person from the user pool.
+
+    Existing tokens stay valid until they expire.
+    """
     pool = UserPool.current()
     person = _managed_person(request, pool, person_id, "Removing a person")
     pool.call("admin_delete_user", Username=person.id)

@@ -135,7 +135,10 @@ class BreakerState(BaseModel):
 
 
 class QueuesOverview(BaseModel):
-    """All queues. Circuit breakers and alarms are included for callers with access to all tenants."""
+    """All queues.
+
+    Circuit breakers and alarms are included for callers with access to all tenants.
+    """
 
     tenant: str | None = Field(description="Tenant of the counted work items; null for all tenants.")
     measured_at: datetime | None = Field(description="Time of the last measurement; null if it is over an hour ago.")
@@ -300,7 +303,10 @@ def show_queues(request: Request, tenant: OneTenant = None) -> QueuesOverview:
     responses=responses({200: (PausedQueues, "The paused queues.")}, 422),
 )
 def list_paused_queues(request: Request) -> PausedQueues:
-    """List the queues that people have paused. Requires the viewer role for any tenant."""
+    """List the queues that people have paused.
+
+    Requires the viewer role for any tenant.
+    """
     sees_all = request.visible_tenants() is None
     with request.database.delivery() as connection:
         pauses = list_pauses(connection)
@@ -322,7 +328,10 @@ def list_paused_queues(request: Request) -> PausedQueues:
 def pause_queue(
     request: Request, worker: Worker, body: Annotated[PauseBody, Body()], if_match: IfMatch = None
 ) -> Response[QueueState]:
-    """Stop receiving messages from a worker's queue. Pending work items keep their attempts."""
+    """Stop receiving messages from a worker's queue.
+
+    Pending work items keep their attempts.
+    """
     return _switch(request, worker, body, if_match, is_paused=True)
 
 
@@ -339,7 +348,10 @@ def resume_queue(
 def _switch(
     request: Request, worker: str, body: PauseBody, if_match: str | None, *, is_paused: bool
 ) -> Response[QueueState]:
-    """Pause or resume a worker's queue. The state is applied to Lambda even if it has not changed."""
+    """Pause or resume a worker's queue.
+
+    The state is applied to Lambda even if it has not changed.
+    """
     actor = request.admit_for_all("Pausing" if is_paused else "Resuming")
     queue = settings().queues.get(worker)
     if queue is None:

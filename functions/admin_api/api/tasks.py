@@ -152,7 +152,10 @@ def show_task(request: Request, job_id: Id) -> TaskHistory:
     responses=responses({200: (Task, "The task was canceled.")}, 400, 404, 409, 413, 415, 422, 429),
 )
 def cancel_task(request: Request, job_id: Id) -> Task:
-    """Cancel an unfinished task. No further attempt starts, and a running attempt's result is discarded."""
+    """Cancel an unfinished task.
+
+    No further attempt starts, and a running attempt's result is discarded.
+    """
     tenant_id, slug, id_ = request.owned(job_id, "task", NO_TASK)
     with request.database.tenant(tenant_id) as connection:
         _visible_task(store.show(connection, id_), request.caller)

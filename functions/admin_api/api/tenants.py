@@ -145,7 +145,10 @@ def list_tenants(
     ),
 )
 def add_tenant(request: Request, body: Annotated[NewTenant, Body()]) -> Response[AddedTenant]:
-    """Add a tenant with its setup, in one transaction. An existing tenant gets only the missing settings."""
+    """Add a tenant with its setup, in one transaction.
+
+    An existing tenant gets only the missing settings.
+    """
     actor = request.admit_for_all("Adding a tenant")[:MAX_ACTOR_CHARS]
 
     def add() -> AddedTenant:
@@ -242,7 +245,10 @@ def change_addresses(
 def change_admins(
     request: Request, tenant: TenantPath, body: Annotated[AddressChange, Body()]
 ) -> Response[AddressList]:
-    """Add and remove email addresses that are notified of a tenant's failures. They grant no access."""
+    """Add and remove email addresses that are notified of a tenant's failures.
+
+    They grant no access.
+    """
     return _change_list(request, tenant, body, "Changing admins", tenants.change_admins)
 
 

@@ -137,7 +137,10 @@ _CHANGE_RESPONSES = responses(
     responses=responses({200: (ToleranceList, "The tolerances.")}, 404, 422),
 )
 def list_tolerances(request: Request, tenant: TenantPath) -> Response[ToleranceList]:
-    """List a tenant's tolerances and the defaults. Only the most specific tolerance applies."""
+    """List a tenant's tolerances and the defaults.
+
+    Only the most specific tolerance applies.
+    """
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         rows = tolerances.entries(connection, tenant_id)
@@ -162,7 +165,10 @@ def _limit_fields(key: Key, limits: Limits) -> dict[str, Any]:
 
 @routes.put(_PATH, summary="Set a tolerance", tags=["tolerances"], responses=_CHANGE_RESPONSES)
 def set_tolerance(request: Request, tenant: TenantPath, body: Annotated[ToleranceForm, Body()]) -> Response[Recompared]:
-    """Set a tolerance. It replaces the tolerance with the same key, supplier and article."""
+    """Set a tolerance.
+
+    It replaces the tolerance with the same key, supplier and article.
+    """
     limit_texts = body.model_dump(include=set(LimitsBody.model_fields))
     limits = Limits(**{name: None if text is None else Decimal(text) for name, text in limit_texts.items()})
     tolerance = Tolerance(body.key, limits, body.supplier, body.article)

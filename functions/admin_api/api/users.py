@@ -167,7 +167,10 @@ def put_profile(
         Header(alias="If-Match", description="ETag of the profile to replace. Default: any version."),
     ] = None,
 ) -> Response[UserProfile]:
-    """Create or replace a profile. The user is offered to others from the next 9:00 in their time zone."""
+    """Create or replace a profile.
+
+    The user is offered to others from the next 9:00 in their time zone.
+    """
     slug = request.slug(tenant)
     tenant_id = request.admit("Changing a profile", slug)
     id_ = _parse_user_id(user_id)
@@ -215,7 +218,10 @@ def show_profile(
     ),
 )
 def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> Response[None]:
-    """Delete a user. The user is no longer offered, and earlier offers of this user are withdrawn."""
+    """Delete a user.
+
+    The user is no longer offered, and earlier offers of this user are withdrawn.
+    """
     return _change(request, tenant, "Deleting a profile", profiles.remove, user_id)
 
 
@@ -226,7 +232,10 @@ def delete_profile(request: Request, user_id: Id, tenant: OneTenant = None) -> R
     responses=responses({204: (None, "The users are no longer offered to each other.")}, 400, 404, 413, 415, 422, 429),
 )
 def block_user(request: Request, user_id: Id, blocked_id: Id, tenant: OneTenant = None) -> Response[None]:
-    """Block a user. The two users are no longer offered to each other, and earlier offers are withdrawn."""
+    """Block a user.
+
+    The two users are no longer offered to each other, and earlier offers are withdrawn.
+    """
     return _change(request, tenant, "Blocking", profiles.block, user_id, blocked_id)
 
 
@@ -262,7 +271,10 @@ def _change(
 def list_blocks(
     request: Request, user_id: Id, tenant: OneTenant = None, cursor: Cursor = None, limit: Limit = PAGE
 ) -> BlockedUsers:
-    """List the users that this user has blocked. Users who have blocked this user are not shown."""
+    """List the users that this user has blocked.
+
+    Users who have blocked this user are not shown.
+    """
     tenant_id, _ = request.tenant(tenant)
     id_, after = _parse_user_id(user_id), http.decode_cursor(cursor)
     with request.database.tenant(tenant_id) as connection:

@@ -31,7 +31,10 @@ NewLayer = Callable[[], BasePersistenceLayer]
 
 
 class Time:
-    """Clock for Powertools, its DynamoDB layer and the PostgreSQL layer. Only tests advance it."""
+    """Clock for Powertools, its DynamoDB layer and the PostgreSQL layer.
+
+    Only tests advance it.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed = 0.0
@@ -69,7 +72,10 @@ class Context(LambdaContext):
 
 
 class Orders:
-    """A function whose effect must happen only once. It counts its runs, and returns or raises `outcome`."""
+    """A function whose effect must happen only once.
+
+    It counts its runs, and returns or raises `outcome`.
+    """
 
     def __init__(self, layer: BasePersistenceLayer, *, seconds_left: float = LAMBDA_SECONDS, **config: Any) -> None:
         self.runs = 0

@@ -39,7 +39,10 @@ def another(pool: ConnectionPool[Connection], clock: Time) -> PostgresPersistenc
 
 
 def late_orders(late: PostgresPersistence, newer: Orders, clock: Time, **options: Any) -> Orders:
-    """Return orders whose run exceeds its deadline. During that run, `newer` runs for the same key."""
+    """Return orders whose run exceeds its deadline.
+
+    During that run, `newer` runs for the same key.
+    """
     orders = Orders(late, seconds_left=10, **options)
 
     def during() -> None:

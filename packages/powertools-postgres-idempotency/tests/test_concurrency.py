@@ -98,7 +98,10 @@ def repeatable_read(connection: Connection) -> None:
 def outcomes(
     url: str, kind: type[PostgresPersistence], *, shared: bool = False, configure: Any = read_committed
 ) -> Counter[str]:
-    """Return the outcomes of threads that place the same order. A run ends after all threads have tried."""
+    """Return the outcomes of threads that place the same order.
+
+    A run ends after all threads have tried.
+    """
     counts: Counter[str] = Counter()
     lock = Lock()
     all_tried = Barrier(THREADS, timeout=PATIENCE)

@@ -54,7 +54,10 @@ class Figures:
 
 
 def measure(files: Iterable[Path], folder: Path, show: Callable[[str], None] | None = None) -> Figures:
-    """Extract each hybrid PDF from its text, and compare it with its XML. Pass every miss to `show`."""
+    """Extract each hybrid PDF from its text, and compare it with its XML.
+
+    Pass every miss to `show`.
+    """
     figures = Figures()
     for file in files:
         content = file.read_bytes()

@@ -73,7 +73,10 @@ class Counts:
 
 
 def header(data: Mapping[str, Any]) -> Fields:
-    """Return a document's fields except line items, flattened. Each value of a list is a field."""
+    """Return a document's fields except line items, flattened.
+
+    Each value of a list is a field.
+    """
     flat: Fields = []
     for name, value in data.items():
         if isinstance(value, Mapping):
@@ -165,7 +168,10 @@ def _without_basis_of_one(line: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pairs(truth: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairing with the most equal fields. Line items without equal fields stay unpaired."""
+    """Yield the pairing with the most equal fields.
+
+    Line items without equal fields stay unpaired.
+    """
     weights = {
         (row, column): weight
         for row, line in enumerate(truth)

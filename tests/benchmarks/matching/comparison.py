@@ -97,7 +97,10 @@ def _result(peer: str, output: Mapping[str, Any]) -> Result:
 
 
 def best_threshold(scores: Sequence[float], truth: Sequence[bool]) -> float:
-    """Return the score threshold with the best F1. If several are equally good, return the highest."""
+    """Return the score threshold with the best F1.
+
+    If several are equally good, return the highest.
+    """
     ranked = sorted(zip(scores, truth, strict=True), key=itemgetter(0), reverse=True)
     best, threshold, both, true = 0.0, inf, 0, sum(truth)
     for found, (score, is_true) in enumerate(ranked, start=1):

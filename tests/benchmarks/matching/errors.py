@@ -42,7 +42,10 @@ class Mistake:
 
 
 def mistakes(labeled: LabeledSet, matched: MatchingResult) -> Iterator[Mistake]:
-    """Yield every false link, then every missed link. Missed links are scored with the current weights."""
+    """Yield every false link, then every missed link.
+
+    Missed links are scored with the current weights.
+    """
     assert labeled.edges is not None
     known = {found.id: found for found in labeled.documents}
     ids = document_ids(labeled.documents)
@@ -107,7 +110,10 @@ def _missed_link(
 
 
 def child_first(a: Document, b: Document) -> tuple[Document, Document]:
-    """Return child and parent. If both documents are of the same kind, the later one is the child."""
+    """Return child and parent.
+
+    If both documents are of the same kind, the later one is the child.
+    """
     if a.kind == b.kind:
         first, second = sorted((a, b), key=arrival_order_key)
         return second, first
@@ -119,7 +125,10 @@ def _waterfall(features: Iterable[tuple[str, str, float]]) -> str:
 
 
 def write_mistakes(path: Path, found: Iterable[tuple[str, str, Mistake]]) -> int:
-    """Write a CSV row per mistake, with its set and the origin of the weights. Return the row count."""
+    """Write a CSV row per mistake, with its set and the origin of the weights.
+
+    Return the row count.
+    """
     count = 0
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = writer(file, lineterminator="\n")

@@ -125,7 +125,10 @@ PEERS: dict[str, Peer] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one method's results on two sets. Return `MISSING` if its library is not installed."""
+    """Print one method's results on two sets.
+
+    Return `MISSING` if its library is not installed.
+    """
     name, *folders = arguments
     training, test = (read_half(Path(folder)) for folder in folders)
     began = time.perf_counter()

@@ -1,4 +1,7 @@
-"""Score candidate pairs with Splink 5. Children and parents are tables, joined by pair number."""
+"""Score candidate pairs with Splink 5.
+
+Children and parents are tables, joined by pair number.
+"""
 
 # The libraries that this benchmark imports are optional.
 # mypy: disable-error-code="import-not-found, import-untyped"
@@ -41,7 +44,10 @@ def scores(half: Half, estimates: Estimates) -> list[float]:
 
 
 def estimate_from_labels(half: Half) -> Estimates:
-    """Count m and u from labels. Add half a pair to each level to avoid a probability of 0."""
+    """Count m and u from labels.
+
+    Add half a pair to each level to avoid a probability of 0.
+    """
     truth = half.truth
     rows = _linker(half, {}, retain=True).inference.predict().as_record_list()
     found = {}

@@ -34,7 +34,10 @@ class Firm:
 
 @dataclass(frozen=True)
 class ArchiveDocument:
-    """A generated document. `order` is the id of its purchase order, or None if it is a purchase order."""
+    """A generated document.
+
+    `order` is the id of its purchase order, or None if it is a purchase order.
+    """
 
     id: UUID
     tenant: int

@@ -41,7 +41,10 @@ def tenant_id(number: int) -> UUID:
 
 
 def prepare(server: Server, name: str, tenants: int) -> str:
-    """Create a database with this number of tenants. Return its URL for the superuser."""
+    """Create a database with this number of tenants.
+
+    Return its URL for the superuser.
+    """
     url = server.create_database(name)
     apply(url, MIGRATIONS)
     now = datetime.now(UTC)

@@ -55,7 +55,10 @@ class Search:
 
 
 def search(url: str, children: Sequence[ArchiveDocument]) -> Search:
-    """Search for each child's partners, in one round trip per child. All belong to one tenant."""
+    """Search for each child's partners, in one round trip per child.
+
+    All belong to one tenant.
+    """
     took, found, candidates = [], 0, 0
     tenant = tenant_id(children[0].tenant)
     with closing(Database(url, max_connections=1)) as database, database.tenant(tenant, by_index=True) as seen:
@@ -109,7 +112,10 @@ class Speed:
 
 @dataclass(frozen=True)
 class _MatchResult:
-    """Results of one process after warm-up. Times are in seconds, on a clock that all processes share."""
+    """Results of one process after warm-up.
+
+    Times are in seconds, on a clock that all processes share.
+    """
 
     documents: int
     began: float

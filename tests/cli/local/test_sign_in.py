@@ -42,7 +42,10 @@ def user_pool(tmp_path: Path) -> Any:
 
 
 def sent_tokens(user_pool: Any, name: str = "kim", refused: tuple[str, ...] = ()) -> list[str]:
-    """Return the tokens that a command sends. The gateway rejects the tokens in `refused`."""
+    """Return the tokens that a command sends.
+
+    The gateway rejects the tokens in `refused`.
+    """
     sent: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

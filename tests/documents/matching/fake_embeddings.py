@@ -21,7 +21,10 @@ _CONCEPTS = {"sechskantschraube": "bolt", "sicherungsscheibe": "washer", "farbe"
 
 
 def vector_of(text: str) -> list[float]:
-    """Return the sum of one vector per word. Synonyms and translations share a vector."""
+    """Return the sum of one vector per word.
+
+    Synonyms and translations share a vector.
+    """
     words = text.lower().split() or [text]
     directions = [Random(_CONCEPTS.get(word, word)) for word in words]
     return [sum(direction.gauss(0, 1) for direction in directions) for _ in range(DIMENSIONS)]

@@ -40,7 +40,10 @@ def day(number: int) -> str:
 
 
 def line(article: str, quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
-    """Return a line item. Its net amount is quantity times price; without a price, it has none."""
+    """Return a line item.
+
+    Its net amount is quantity times price; without a price, it has none.
+    """
     item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
         item |= {"unit_price": price, "net_amount": f"{float(quantity) * float(price):.2f}"}

@@ -107,7 +107,9 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def match_together(self, positions: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
-        """Match documents in one transaction. Return the positions of the written documents.
+        """Match documents in one transaction.
+
+        Return the positions of the written documents.
 
         Omitted documents must be matched alone. `between` runs between search and write.
         """
@@ -141,7 +143,10 @@ class TenantHarness:
             list(pool.map(match, [positions[first : first + size] for first in range(0, len(positions), size)]))
 
     def match_all(self, order: Iterable[int] | None = None, concurrency: int = 1) -> None:
-        """Match documents in this order, `concurrency` at a time. By default, match all in stored order."""
+        """Match documents in this order, `concurrency` at a time.
+
+        By default, match all in stored order.
+        """
         with ThreadPoolExecutor(concurrency) as pool:
             list(pool.map(self.match, range(len(self.ids)) if order is None else order))
 

@@ -117,7 +117,10 @@ def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -
 
 
 def carry_out(harness: TenantHarness, decisions_: Sequence[Decision], order: Sequence[int], concurrency: int) -> None:
-    """Run steps in this order. Step numbers from the document count up are decisions, others are matches."""
+    """Run steps in this order.
+
+    Step numbers from the document count up are decisions, others are matches.
+    """
 
     def run_step(number: int) -> None:
         if number < len(harness.ids):

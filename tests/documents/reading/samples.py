@@ -50,7 +50,10 @@ READ: dict[str, Any] = {
 
 
 def extraction_response(**changes: Any) -> Answer:
-    """Return the model's answer for the Finnish invoice with `changes`. None removes a field."""
+    """Return the model's answer for the Finnish invoice with `changes`.
+
+    None removes a field.
+    """
     return Answer(json.dumps({name: value for name, value in (READ | changes).items() if value is not None}))
 
 

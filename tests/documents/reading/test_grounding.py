@@ -11,7 +11,10 @@ from counterfoil.documents.text.page import Page, Word
 
 
 def grounds(*texts: str) -> Grounding:
-    """Return an index of one page per text. Word widths are proportional to word lengths."""
+    """Return an index of one page per text.
+
+    Word widths are proportional to word lengths.
+    """
     return Grounding([_page(text) for text in texts])
 
 

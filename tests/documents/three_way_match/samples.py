@@ -24,7 +24,10 @@ _PRICED = {"purchase_order", "order_confirmation", "invoice", "credit_note", "co
 
 
 def line(article: str = "A-1", quantity: str = "10", price: str | None = "4.20", **fields: str) -> dict[str, str]:
-    """Return a line item. By default, its net amount follows from quantity, price and price basis."""
+    """Return a line item.
+
+    By default, its net amount follows from quantity, price and price basis.
+    """
     item = {"article_number": article, "description": f"Bolt {article}", "quantity": quantity, "unit": "C62", **fields}
     if price is not None:
         net = float(quantity) * float(price) / float(fields.get("price_basis_quantity", "1"))
@@ -43,7 +46,9 @@ def make_document(
     received: int | None = None,
     **data: Any,
 ) -> Document:
-    """Return a document. `day` and `received` count days from the start of the cluster.
+    """Return a document.
+
+    `day` and `received` count days from the start of the cluster.
 
     The id is derived from type and number. `data` overrides fields.
     """
@@ -107,7 +112,10 @@ _LINKED = [
 
 
 def links(documents: Sequence[Document]) -> list[tuple[UUID, UUID]]:
-    """Return the links that matching would create. Goods receipts are linked only to orders."""
+    """Return the links that matching would create.
+
+    Goods receipts are linked only to orders.
+    """
     pairs = combinations(documents, 2)
     return [(a.id, b.id) for a, b in pairs if {a.type.value, b.type.value} in _LINKED]
 

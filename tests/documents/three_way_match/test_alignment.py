@@ -1,4 +1,7 @@
-"""Line items are paired by weight. Also: repeated delivery notes, and raised limits."""
+"""Line items are paired by weight.
+
+Also: repeated delivery notes, and raised limits.
+"""
 
 from dataclasses import replace
 from decimal import Decimal

@@ -45,7 +45,10 @@ def priced_lines(goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]
 
 
 def random_lines(random: Random, goods_lines: dict[str, tuple[int, int]]) -> list[dict[str, str]]:
-    """Return line items for some of the goods. Some of their quantities differ slightly."""
+    """Return line items for some of the goods.
+
+    Some of their quantities differ slightly.
+    """
     chosen = {
         name: (max(1, q + random.choice((0, 0, -2, 3))), c)
         for name, (q, c) in goods_lines.items()

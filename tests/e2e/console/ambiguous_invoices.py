@@ -17,7 +17,10 @@ Ingest = Callable[..., list[Upload]]
 
 
 def ingest_ambiguous(ingest: Ingest, folder: Path, count: int) -> list[str]:
-    """Ingest `count` invoices, each with two candidate orders. Return the invoice numbers."""
+    """Ingest `count` invoices, each with two candidate orders.
+
+    Return the invoice numbers.
+    """
     orders: list[Path] = []
     invoices: list[Path] = []
     numbers: list[str] = []

@@ -77,7 +77,10 @@ class FailureFactory:
         return self._fail(tenant, [{"task_type": "chat_completion", "payload": {"message": text}} for text in messages])
 
     def fail_http_request(self, tenant: Tenant) -> UUID:
-        """Submit an HTTP request task that fails, and return the task id. Such tasks have an editable payload."""
+        """Submit an HTTP request task that fails, and return the task id.
+
+        Such tasks have an editable payload.
+        """
         payload = {"method": "POST", "url": UNREACHABLE_URL}
         (task_id,) = self._fail(tenant, [{"task_type": "http_request", "payload": payload, "max_retry": 0}])
         return task_id
@@ -107,7 +110,10 @@ class FailureFactory:
         return [dead_letters[task] for task in tasks]
 
     def upload_unreadable(self, tenant: Tenant, paths: Sequence[Path]) -> None:
-        """Upload unreadable files and wait for their dead letters. The tenant must have no others."""
+        """Upload unreadable files and wait for their dead letters.
+
+        The tenant must have no others.
+        """
         list(upload(self.cloud, tenant, paths))
         with self._admin() as admin:
             wait_until(lambda: admin.execute(_FILE_DEAD_LETTERS, [tenant.id]).fetchone() == (len(paths),), 120)

@@ -33,7 +33,10 @@ VALUES (%(job)s, 'offers', '{}', %(metadata)s, 1, 'offers-of-a-trait', 'non_retr
 
 @dataclass(frozen=True)
 class OfferDay:
-    """A pool with completed offers and one failed user. Users are identified by external ids."""
+    """A pool with completed offers and one failed user.
+
+    Users are identified by external ids.
+    """
 
     pool: UUID
     served: UUID

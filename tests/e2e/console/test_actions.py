@@ -29,12 +29,18 @@ def dialog(page: Page) -> Locator:
 
 
 def heading(page: Page) -> Locator:
-    """Return the heading of the dead letter's page. It begins with the dead letter's state."""
+    """Return the heading of the dead letter's page.
+
+    It begins with the dead letter's state.
+    """
     return page.get_by_role("heading", level=1)
 
 
 def run_action(page: Page, action: str, note: str) -> None:
-    """Press a button on the dead letter's page. Fill in and submit the dialog that opens."""
+    """Press a button on the dead letter's page.
+
+    Fill in and submit the dialog that opens.
+    """
     page.get_by_role("button", name=f"{action}…", exact=True).click()
     dialog(page).get_by_role("textbox").fill(note)
     dialog(page).get_by_role("button", name=action, exact=True).click()

@@ -17,7 +17,10 @@ _TEXTUAL = ("application/json", "text/", "application/xml", "application/javascr
 def gateway(
     environ: dict[str, Any], start_response: Callable[..., Any], *, groups: str = GROUPS, subject: str | None = None
 ) -> Iterable[bytes]:
-    """Call the function as a caller in `groups`. Return 401 if the token is not valid."""
+    """Call the function as a caller in `groups`.
+
+    Return 401 if the token is not valid.
+    """
     if environ.get("HTTP_AUTHORIZATION") != TOKEN:
         start_response("401 Unauthorized", [("Content-Type", "application/json")])
         return [b'{"message":"Unauthorized"}']

@@ -520,7 +520,10 @@ def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SampleTenant:
-    """A tenant with a resource of each kind. The default caller owns the task and the session."""
+    """A tenant with a resource of each kind.
+
+    The default caller owns the task and the session.
+    """
 
     def __init__(self, database: Database, admin: Connection, slug: str) -> None:
         self._database, self._admin = database, admin
@@ -533,7 +536,10 @@ class SampleTenant:
         self._documents, self._billed = (first, second, third), (cluster, document)
 
     def resources(self) -> Resources:
-        """Return one resource of each kind. Each call creates new resources, except documents."""
+        """Return one resource of each kind.
+
+        Each call creates new resources, except documents.
+        """
         task = make_task(self._admin, self.tenant_id, user_id=SUBJECT)
         failed_task = make_task(
             self._admin, self.tenant_id, status="failed", attempts=6, failed_at=NOON, error="It failed"

@@ -171,7 +171,10 @@ def test_unusual_character_causes_no_server_error(
 
 
 def fill(admin: Connection, tenant_id: UUID, number: int) -> list[str]:
-    """Create dead letters in every status, three per second. Return their ids, newest first."""
+    """Create dead letters in every status, three per second.
+
+    Return their ids, newest first.
+    """
     rows = admin.execute(
         """
         INSERT INTO dead_letter (job_id, tenant_id, worker, task_type, payload, metadata, attempts, fingerprint,

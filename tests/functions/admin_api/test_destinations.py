@@ -1,4 +1,7 @@
-"""Admins add, list and remove their tenant's destinations. Secrets are shown once."""
+"""Admins add, list and remove their tenant's destinations.
+
+Secrets are shown once.
+"""
 
 from collections.abc import Callable
 from uuid import UUID

@@ -25,7 +25,10 @@ SECRET = "Bearer abcdefgh12345678"
 
 @pytest.fixture
 def export(call_api: CallApi) -> Callable[..., ApiResponse]:
-    """`export(...)` requests an export. The response body is the file's text or the stored operation."""
+    """`export(...)` requests an export.
+
+    The response body is the file's text or the stored operation.
+    """
 
     def send(*, groups: str = VIEWER, **query: str) -> ApiResponse:
         return get(call_api, "/export", groups=groups, **{"format": "json", **query})

@@ -129,7 +129,10 @@ def prepared_tenant(
 
 
 def people(admin: Connection, tenant: UUID) -> dict[str, list[str]]:
-    """Create two users in a pool that has no offers yet. Return their ids by path parameter."""
+    """Create two users in a pool that has no offers yet.
+
+    Return their ids by path parameter.
+    """
     external_ids, pool = [uuid4() for _ in range(2)], make_pool(admin, tenant)
     users = [make_profile(admin, tenant, external_id=external_id) for external_id in external_ids]
     make_jobs(admin, make_shard(admin, tenant, users, pool_id=pool))

@@ -1,4 +1,7 @@
-"""Permissions for every route, role, tenant and token. Rejected requests reveal nothing."""
+"""Permissions for every route, role, tenant and token.
+
+Rejected requests reveal nothing.
+"""
 
 from datetime import UTC, datetime
 from itertools import product

@@ -24,7 +24,10 @@ USER = "ada"
 
 @dataclass
 class Model:
-    """Scripted model: `respond` returns the reply or raises. `questions` collects all requests."""
+    """Scripted model: `respond` returns the reply or raises.
+
+    `questions` collects all requests.
+    """
 
     respond: Callable[[LlmRequest], str] = lambda question: f"Re: {question.user}"
     questions: list[LlmRequest] = field(default_factory=list)

@@ -106,7 +106,10 @@ class Queue(FakeSqs):
         return received
 
     def finish_batch(self, received: list[QueuedMessage], failed: set[str]) -> None:
-        """Delete acknowledged messages. Failed messages reappear after their visibility timeout."""
+        """Delete acknowledged messages.
+
+        Failed messages reappear after their visibility timeout.
+        """
         with self.lock:
             for message in received:
                 if message.handle not in failed:

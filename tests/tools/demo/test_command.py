@@ -68,7 +68,10 @@ class FakeRun:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """`demo(cases, stays_up)` runs the demo. `stays_up` decides whether its cloud keeps running afterward."""
+    """`demo(cases, stays_up)` runs the demo.
+
+    `stays_up` decides whether its cloud keeps running afterward.
+    """
 
     @contextmanager
     def nothing(*_: Any, **__: Any) -> Iterator[Any]:

@@ -29,7 +29,10 @@ def delivery(revision: int = 1, outcome: str = "matched") -> tuple[str, bytes]:
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[HTTPConnection]:
-    """Run the receiver, and yield a connection to it. Python's -I and -S exclude third-party packages."""
+    """Run the receiver, and yield a connection to it.
+
+    Python's -I and -S exclude third-party packages.
+    """
     process = subprocess.Popen(
         [
             sys.executable,

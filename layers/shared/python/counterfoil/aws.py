@@ -68,7 +68,9 @@ _TRANSIENT_CODES = {
 
 @cache
 def client(service: str) -> Any:
-    """Return this process's client for an AWS service. Timeouts and retries depend on the service.
+    """Return this process's client for an AWS service.
+
+    Timeouts and retries depend on the service.
 
     Calls to SQS time out quickly, because SQS answers in milliseconds and a waiting call blocks a batch. Calls to
     Lambda are not retried, because the watchdog makes them and runs again in a minute. Calls to language models are

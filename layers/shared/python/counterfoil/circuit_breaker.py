@@ -102,7 +102,10 @@ class Outage:
 
 @dataclass(frozen=True)
 class _State:
-    """A breaker's row, with the time when it was read. A call keeps the state that permitted it."""
+    """A breaker's row, with the time when it was read.
+
+    A call keeps the state that permitted it.
+    """
 
     read_at: datetime
     generation: int = 0
@@ -153,7 +156,10 @@ class Breakers:
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database) -> "Breakers":
-        """Return breakers with the configured limits. The longest guarded calls go to language models."""
+        """Return breakers with the configured limits.
+
+        The longest guarded calls go to language models.
+        """
         return cls(
             database,
             database.clock,
@@ -269,7 +275,9 @@ class Breakers:
             self._write(name, state, _RELEASE_PROBE, now=self._clock())
 
     def _write(self, name: str, state: _State, *statements: str, **values: Any) -> bool | None:
-        """Apply a transition. Returns whether the breaker is open, or None if the transition was not applied.
+        """Apply a transition.
+
+        Returns whether the breaker is open, or None if the transition was not applied.
 
         If the database is unavailable, only the transition is lost: an unfinished probe expires, and a failure is not
         counted.

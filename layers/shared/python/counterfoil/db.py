@@ -259,7 +259,10 @@ class DatabaseClock:
     """
 
     def __init__(self, local: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """`local` is this process's clock. It is used without correction until the first transaction."""
+        """`local` is this process's clock.
+
+        It is used without correction until the first transaction.
+        """
         self.local = local
         self.is_set = False
         self._offset = timedelta()
@@ -321,7 +324,9 @@ class Database:
         return cls(lambda: iam_conninfo(settings), max_connections=max_connections)
 
     def now(self) -> datetime:
-        """Return the server's time. Opens a transaction if no earlier one has set the clock.
+        """Return the server's time.
+
+        Opens a transaction if no earlier one has set the clock.
 
         Raises:
             DatabaseUnavailableError: the server's time could not be read.
@@ -333,7 +338,9 @@ class Database:
 
     @contextmanager
     def tenant(self, tenant_id: UUID, *, by_index: bool = False, seconds: float | None = None) -> Iterator[Connection]:
-        """Open a transaction that sees only the rows of this tenant. An exception rolls it back.
+        """Open a transaction that sees only the rows of this tenant.
+
+        An exception rolls it back.
 
         `by_index` forces index plans (`BY_INDEX`). After `seconds` (TRANSACTION_SECONDS if None), PostgreSQL ends the
         transaction. If the server does not respond, the client closes the connection SERVER_GRACE_SECONDS later.
@@ -446,7 +453,9 @@ class Database:
 
 @contextmanager
 def maintenance_connection(database: Database, *, seconds: float | None = None) -> Iterator[Connection]:
-    """Open a transaction as counterfoil_maintenance. `database` must connect as this user.
+    """Open a transaction as counterfoil_maintenance.
+
+    `database` must connect as this user.
 
     After `seconds`, PostgreSQL ends the transaction. Raises the same errors as `Database.tenant`. The delivery role is
     not sufficient: workers can use it, and they must not see people's addresses or delete expired rows.
@@ -458,7 +467,9 @@ def maintenance_connection(database: Database, *, seconds: float | None = None) 
 
 @contextmanager
 def all_tenants(database: Database) -> Iterator[Connection]:
-    """Open a transaction that can list and add tenants. `database` must connect as counterfoil_api.
+    """Open a transaction that can list and add tenants.
+
+    `database` must connect as counterfoil_api.
 
     Raises the same errors as `Database.tenant`.
     """

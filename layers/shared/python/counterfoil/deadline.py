@@ -10,7 +10,10 @@ from counterfoil.errors import CancelledError, StaleClaimError
 
 @dataclass(frozen=True)
 class Deadline:
-    """Time limit and stop signals of one attempt. Every wait must end within `remaining` seconds."""
+    """Time limit and stop signals of one attempt.
+
+    Every wait must end within `remaining` seconds.
+    """
 
     remaining: Callable[[], float] = field(default=lambda: inf)
     """Returns the seconds until the attempt is canceled."""

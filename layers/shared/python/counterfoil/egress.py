@@ -103,7 +103,9 @@ class Egress:
         return Egress((), self._resolve)
 
     def post(self, url: str, content: bytes, headers: Mapping[str, str], *, seconds: float = TOTAL_SECONDS) -> int:
-        """Send `content` and return the status, which is 2xx. Do not read the response body.
+        """Send `content` and return the status, which is 2xx.
+
+        Do not read the response body.
 
         Raises:
             RejectedRequestError: the address is not permitted, or the server rejected the call (3xx and 4xx).

@@ -105,13 +105,19 @@ class PermanentError(CounterfoilError):
 
 
 class InvalidMessageError(PermanentError):
-    """A queue message is unreadable. The error message gives the reason and does not quote the body."""
+    """A queue message is unreadable.
+
+    The error message gives the reason and does not quote the body.
+    """
 
     code = "invalid_message"
 
 
 class InvalidDocumentError(PermanentError):
-    """A file is unreadable. The message gives the reason and the remedy, and does not quote the content."""
+    """A file is unreadable.
+
+    The message gives the reason and the remedy, and does not quote the content.
+    """
 
     code: str
 
@@ -162,7 +168,10 @@ class RejectedStatementError(PermanentError):
 
 
 class DeferredError(CounterfoilError):
-    """The work item cannot continue yet. The attempt is not counted, and the work item is parked."""
+    """The work item cannot continue yet.
+
+    The attempt is not counted, and the work item is parked.
+    """
 
     def __init__(self, message: str, *, until: datetime, is_over: Callable[[Any], bool] | None = None) -> None:
         super().__init__(message)

@@ -72,7 +72,10 @@ logging.getLogger("httpcore").setLevel(logging.WARNING)
 
 
 def translate_error(error: httpx.HTTPError | httpx.InvalidURL | httpx.StreamError) -> CounterfoilError:
-    """Map an httpx error. The message contains only the host, the status and the kind of failure."""
+    """Map an httpx error.
+
+    The message contains only the host, the status and the kind of failure.
+    """
     if isinstance(error, httpx.HTTPStatusError):
         return _status_error(error.response)
     host = _host(error)
@@ -116,7 +119,9 @@ def send(  # noqa: PLR0913
     check_response: Callable[[httpx.Response], None] = check_status,
     connect_to: Callable[[str, str, int], str] | None = None,
 ) -> httpx.Response:
-    """Send a request and return the response with its body. Redirects are not followed.
+    """Send a request and return the response with its body.
+
+    Redirects are not followed.
 
     `connect` and `read` limit the seconds without progress, and `total` limits the whole call including DNS.
     `check_response` raises an error if the response is not acceptable. If `max_body_bytes` is None, the body is not
@@ -268,7 +273,10 @@ class _CallSocket:
 
 
 def _pin(request: httpx.Request, connect_to: Callable[[str, str, int], str]) -> None:
-    """Point a request at one IP address. The Host header and TLS still use the host name."""
+    """Point a request at one IP address.
+
+    The Host header and TLS still use the host name.
+    """
     url = request.url
     host = url.raw_host.decode("ascii")
     address = connect_to(url.scheme, host, url.port or PORTS.get(url.scheme, 0))
@@ -301,7 +309,9 @@ def _read(response: httpx.Response, max_body_bytes: int | None, *, truncate: boo
 
 
 def _read_body(response: httpx.Response, max_bytes: int, *, allow_partial: bool) -> tuple[bytes, bool]:
-    """Read up to `max_bytes` bytes of a body. Return them, and whether the body is complete.
+    """Read up to `max_bytes` bytes of a body.
+
+    Return them, and whether the body is complete.
 
     httpx decompresses each chunk without a limit: 64 KiB can become 64 MiB, and nested encodings can exhaust memory.
     Data after the end of the compressed stream is not read, because zlib would buffer it.

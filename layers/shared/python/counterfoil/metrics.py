@@ -18,7 +18,10 @@ MAX_VALUES = 100
 
 
 class Metric(StrEnum):
-    """Name and unit of a metric in CloudWatch. A comment before each group names its dimensions."""
+    """Name and unit of a metric in CloudWatch.
+
+    A comment before each group names its dimensions.
+    """
 
     unit: MetricUnit
 

@@ -19,7 +19,10 @@ Page = dict[str, Any]
 
 
 class UnfinishedError(ServiceUnavailableError):
-    """Time ran out before every version was erased. `erased` is the number of versions erased so far."""
+    """Time ran out before every version was erased.
+
+    `erased` is the number of versions erased so far.
+    """
 
     def __init__(self, erased: int) -> None:
         super().__init__("There was not enough time to erase every object. The next run continues.")

@@ -256,7 +256,9 @@ class QueueHistory:
 
 
 def roll_up_minutes(connection: Connection, now: datetime) -> int:
-    """Add up settled work items and delete old minutes. Runs as counterfoil_maintenance.
+    """Add up settled work items and delete old minutes.
+
+    Runs as counterfoil_maintenance.
 
     Returns the number of rows of `queue_minute_stats` that were written.
     """
@@ -266,7 +268,9 @@ def roll_up_minutes(connection: Connection, now: datetime) -> int:
 
 
 def record_depths(connection: Connection, workers: Sequence[str], depths: Mapping[str, int], now: datetime) -> int:
-    """Record the backlog of `workers`, and return the number of rows. Runs as counterfoil_maintenance.
+    """Record the backlog of `workers`, and return the number of rows.
+
+    Runs as counterfoil_maintenance.
 
     `depths` is the number of messages by worker.
     """
@@ -414,7 +418,9 @@ def list_pauses(connection: Connection) -> dict[str, QueuePause]:
 
 
 def request_pause(database: Database, request: PauseRequest) -> QueuePause | None:
-    """Store a request with an audit entry. A request for the current state changes nothing.
+    """Store a request with an audit entry.
+
+    A request for the current state changes nothing.
 
     Returns the stored state, or None if the queue was never paused and the request resumes it.
 
@@ -477,7 +483,9 @@ def apply_pause(database: Database, worker: str, mappings: Sequence[UUID]) -> bo
 
 @contextmanager
 def lock_pause(database: Database, worker: str) -> Iterator[bool]:
-    """Lock a queue's state, so that its mappings do not change. Yields True if the queue is paused.
+    """Lock a queue's state, so that its mappings do not change.
+
+    Yields True if the queue is paused.
 
     Raises:
         ConflictError, DatabaseUnavailableError: the state is unknown.
@@ -538,7 +546,10 @@ def _mapping_state(mapping: UUID) -> str | None:
 
 
 def _switch_mapping(worker: str, mapping: UUID, *, is_enabled: bool) -> bool:
-    """Enable or disable a mapping. Return False if the call fails, for example during another change."""
+    """Enable or disable a mapping.
+
+    Return False if the call fails, for example during another change.
+    """
     try:
         with aws.translate_errors():
             aws.client("lambda").update_event_source_mapping(UUID=str(mapping), Enabled=is_enabled)

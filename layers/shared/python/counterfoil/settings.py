@@ -36,7 +36,10 @@ def _check_allowlist_entry(value: str) -> str:
 
 
 class WorkerSettings(BaseModel):
-    """The part of a worker's row in the worker table that its code reads. Durations are in seconds."""
+    """The part of a worker's row in the worker table that its code reads.
+
+    Durations are in seconds.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -62,7 +65,10 @@ class QueueSettings(BaseModel):
 
 
 class OidcSettings(BaseModel):
-    """OpenID Connect issuer that signs in users of the console. The API accepts its tokens."""
+    """OpenID Connect issuer that signs in users of the console.
+
+    The API accepts its tokens.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -81,7 +87,10 @@ class OidcSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """Settings from environment variables with the same names in upper case. Durations are in seconds."""
+    """Settings from environment variables with the same names in upper case.
+
+    Durations are in seconds.
+    """
 
     model_config = ConfigDict(frozen=True, defer_build=True, allow_inf_nan=False)
 

@@ -61,7 +61,9 @@ _FIND = "SELECT requested_at, row_count, object_count, finished_at FROM find_ten
 
 
 def request(connection: Connection, slug: str, now: datetime, *, by: str) -> TenantErasure | None:
-    """Request a tenant's erasure as the delivery role. Return None if the tenant does not exist.
+    """Request a tenant's erasure as the delivery role.
+
+    Return None if the tenant does not exist.
 
     The tenant's own audit trail is erased too. Therefore, an entry in the unassigned audit trail records the slug's
     hash, and the number and hash of the last entry in the tenant's audit trail.
@@ -76,7 +78,9 @@ def request(connection: Connection, slug: str, now: datetime, *, by: str) -> Ten
 
 
 def find(connection: Connection, slug: str) -> TenantErasure | None:
-    """Return the erasure of the tenant that had this slug, or None. Runs as the delivery role.
+    """Return the erasure of the tenant that had this slug, or None.
+
+    Runs as the delivery role.
 
     A finished erasure is stored for SLUG_RETENTION.
     """
@@ -153,7 +157,10 @@ def _erase(
     tenant: tuple[UUID, str, bytes, str | None],
     at_once: int,
 ) -> bool:
-    """Erase a tenant's rows, then its objects. Returns True if the erasure is finished."""
+    """Erase a tenant's rows, then its objects.
+
+    Returns True if the erasure is finished.
+    """
     id_, slug, slug_hash, table = tenant
     if not (
         _erase_rows(database, id_, table, time_left, at_once) and _erase_objects(database, bucket, id_, slug, time_left)

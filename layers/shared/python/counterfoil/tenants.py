@@ -107,7 +107,10 @@ def add(
 
 
 def rename(connection: Connection, change: Change, name: str) -> None:
-    """Change a tenant's full name. The slug never changes, because upload keys begin with it."""
+    """Change a tenant's full name.
+
+    The slug never changes, because upload keys begin with it.
+    """
     cursor = connection.execute(
         "UPDATE tenant SET name = %(name)s WHERE id = %(id)s AND name <> %(name)s",
         {"name": name, "id": change.tenant_id},
@@ -117,7 +120,10 @@ def rename(connection: Connection, change: Change, name: str) -> None:
 
 
 def set_disabled(connection: Connection, change: Change, *, is_disabled: bool) -> None:
-    """Disable or enable a tenant. A disabled tenant accepts no new work, but its data remains readable."""
+    """Disable or enable a tenant.
+
+    A disabled tenant accepts no new work, but its data remains readable.
+    """
     cursor = connection.execute(
         "UPDATE tenant SET disabled_at = %(at)s WHERE id = %(id)s AND (disabled_at IS NULL) = %(disable)s",
         {"at": change.at if is_disabled else None, "id": change.tenant_id, "disable": is_disabled},
@@ -150,7 +156,9 @@ _REMOVE_ADDRESS = "DELETE FROM tenant_address WHERE tenant_id = %s AND address =
 def change_admins(
     connection: Connection, change: Change, added: Sequence[str], removed: Sequence[str] = ()
 ) -> list[str]:
-    """Add and remove admins, all or none. Return the resulting addresses of all admins.
+    """Add and remove admins, all or none.
+
+    Return the resulting addresses of all admins.
 
     Raises:
         RejectedRequestError: one of `added` is not an email address, or one of `removed` is not an admin's address.

@@ -63,7 +63,10 @@ def validate(form: type[M], value: Any, to_error: Callable[[ValidationProblem], 
 
 
 def validate_json(form: type[M], text: str, to_error: Callable[[ValidationProblem], CounterfoilError]) -> M:
-    """Return a JSON text as an instance of `form`. Raises the same errors as `validate`."""
+    """Return a JSON text as an instance of `form`.
+
+    Raises the same errors as `validate`.
+    """
     return _validate(form.model_validate_json, text, to_error)
 
 

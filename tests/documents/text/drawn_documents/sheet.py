@@ -21,7 +21,10 @@ class DrawnDocument:
 
 
 class Sheet:
-    """Pages to draw on. Positions are in millimeters from the top left corner; `y` is the baseline."""
+    """Pages to draw on.
+
+    Positions are in millimeters from the top left corner; `y` is the baseline.
+    """
 
     def __init__(self, font: str = "helvetica") -> None:
         self._pdf = FPDF(unit="mm", format="A4")
@@ -54,7 +57,10 @@ class Sheet:
         self, y: float, columns: str, *rows: str, heading: str | None = None, size: float = 9, pitch: float = 5,
         bold: bool = False,
     ) -> float:  # fmt: skip
-        """Write rows of cells below an optional bold heading. Return the `y` of the next row."""
+        """Write rows of cells below an optional bold heading.
+
+        Return the `y` of the next row.
+        """
         if heading is not None:
             y = self.table(y, columns, heading, size=size, bold=True) + 2
         for row in rows:
@@ -74,7 +80,10 @@ class Sheet:
 
 
 def line(text: str, names: str) -> dict[str, str]:
-    """Return a line item from field names and values. Bars separate values; `-` omits a field."""
+    """Return a line item from field names and values.
+
+    Bars separate values; `-` omits a field.
+    """
     values = (value.strip() for value in text.split("|"))
     return {name: value for name, value in zip(names.split(), values, strict=True) if value != "-"}
 

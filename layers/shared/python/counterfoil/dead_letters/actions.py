@@ -63,7 +63,10 @@ class ChangeRequest:
     note: str | None = None
 
     def to_audit_record(self, action: str, version: int, detail: Mapping[str, Any]) -> AuditRecord:
-        """Return the audit entry for this change. `version` is the dead letter's new version."""
+        """Return the audit entry for this change.
+
+        `version` is the dead letter's new version.
+        """
         targets = [str(self.job_id)]
         return AuditRecord(self.actor, action, targets, self.now, self.note, version - 1, version, detail)
 
@@ -132,7 +135,9 @@ def lock_for_change(
 
 
 def retry(database: Database, tenant_id: UUID | None, request: ChangeRequest, *, bucket: str | None) -> ChangeResult:
-    """Retry a dead letter in a separate transaction. The caller sends the returned messages afterwards.
+    """Retry a dead letter in a separate transaction.
+
+    The caller sends the returned messages afterwards.
 
     `bucket` is the S3 bucket for an edited payload that is too large for a message.
 
@@ -288,7 +293,10 @@ def resolve(database: Database, tenant_id: UUID | None, request: ChangeRequest) 
 
 
 def ignore(database: Database, tenant_id: UUID | None, request: ChangeRequest) -> ChangeResult:
-    """Close a dead letter without action. Requires a note. Raises the same errors as `resolve`."""
+    """Close a dead letter without action.
+
+    Requires a note. Raises the same errors as `resolve`.
+    """
     return _close(database, tenant_id, request, "ignored")
 
 
@@ -405,7 +413,10 @@ _SELECT_EDITS = "SELECT edit_metadata FROM dead_letter WHERE job_id = %s AND edi
 
 
 def _load_edits(connection: Connection, job_id: UUID) -> list[JsonValue]:
-    """Return a dead letter's stored edits, newest first. Each edit can be as large as a payload."""
+    """Return a dead letter's stored edits, newest first.
+
+    Each edit can be as large as a payload.
+    """
     row = connection.execute(_SELECT_EDITS, [job_id]).fetchone()
     if row is None:
         return []
@@ -426,7 +437,9 @@ def edit_payload(
     bucket: str | None,
     settings: Settings,
 ) -> ChangeResult:
-    """Replace the payload for a task's next attempt. Pass the original payload to undo all edits.
+    """Replace the payload for a task's next attempt.
+
+    Pass the original payload to undo all edits.
 
     Raises:
         DeadLetterNotFoundError, VersionConflictError, NotPendingError: the dead letter cannot be changed.

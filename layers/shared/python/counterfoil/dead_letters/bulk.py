@@ -129,7 +129,9 @@ FROM unnest(%(ids)s::uuid[]) WITH ORDINALITY AS named (id, number)
 
 
 def _select(connection: Connection, operation: Operation) -> Operation:
-    """Select the next dead letters of an operation. The caller must have locked the operation's row.
+    """Select the next dead letters of an operation.
+
+    The caller must have locked the operation's row.
 
     The operation starts when all dead letters are selected.
     """
@@ -170,7 +172,10 @@ class BulkPreview:
 def preview(
     connection: Connection, tenant_id: UUID, selection: DeadLetterFilter | None, job_ids: Sequence[UUID], now: datetime
 ) -> BulkPreview:
-    """Preview an operation on `selection`, or on `job_ids` if `selection` is None. Nothing is stored."""
+    """Preview an operation on `selection`, or on `job_ids` if `selection` is None.
+
+    Nothing is stored.
+    """
     if selection is None:
         entries = search.find_by_ids(connection, tenant_id, DeadLetterFilter().pending.before(now), job_ids)
         return BulkPreview(len(entries), True, entries[:SAMPLE_SIZE])

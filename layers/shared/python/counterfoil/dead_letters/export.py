@@ -284,7 +284,9 @@ WHERE id = %(id)s AND state = 'done' AND NOT (file -> 'downloaded_by') ? %(by)s
 
 
 def record_download(connection: Connection, operation: Operation, *, by: str, now: datetime) -> None:
-    """Record a download. Only a caller's first download of a file adds an audit entry.
+    """Record a download.
+
+    Only a caller's first download of a file adds an audit entry.
 
     Runs in the tenant's transaction.
     """
@@ -316,7 +318,9 @@ def record_export(
 
 
 def presigned_url(bucket: str, operation: Operation, tenant: str) -> str:
-    """Return a download link for the file. It is valid for URL_EXPIRY_SECONDS and requires no login.
+    """Return a download link for the file.
+
+    It is valid for URL_EXPIRY_SECONDS and requires no login.
 
     Raises:
         ServiceUnavailableError: there are no credentials to sign the link.
@@ -403,7 +407,10 @@ class ExportSteps(Definition):
         _batch_size: int,
         time_left: TimeLeft,
     ) -> _Part | None:
-        """Upload the next part if enough time is left. Returns None if another process holds the lease."""
+        """Upload the next part if enough time is left.
+
+        Returns None if another process holds the lease.
+        """
         with database.tenant(tenant_id) as connection:
             values = {"id": operation_id, "now": now, "until": now + LEASE}
             row = connection.execute(_ACQUIRE_LEASE.encode(), values).fetchone()

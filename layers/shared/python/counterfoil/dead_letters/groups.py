@@ -150,7 +150,9 @@ FROM deleted GROUP BY tenant_id, fingerprint, task_type, status, hour HAVING sum
 
 
 def roll_up(connection: Connection, now: datetime, *, groups: int) -> int:
-    """Add up the counts of up to `groups` changed groups. Delete hourly counts older than TREND_RETENTION.
+    """Add up the counts of up to `groups` changed groups.
+
+    Delete hourly counts older than TREND_RETENTION.
 
     Runs as counterfoil_maintenance. The next run adds up rows from concurrent writers. No writer waits, and no count is
     lost. Returns the number of rows written for these groups.

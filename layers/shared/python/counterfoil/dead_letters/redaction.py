@@ -159,7 +159,10 @@ _MIN_SECRET_CHARS = 16
 
 
 def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
-    """Return a name with its secrets hidden. If the result is already in `existing`, a number is added."""
+    """Return a name with its secrets hidden.
+
+    If the result is already in `existing`, a number is added.
+    """
     if len(name) < _MIN_SECRET_CHARS or name == (visible := without_secrets(name)):
         return name
     number = 1
@@ -169,7 +172,10 @@ def _visible_name(name: str, existing: Mapping[str, Any]) -> str:
 
 
 def _rule_for(name: str, members: Mapping[str, Any], rule: _Rule) -> _Rule:
-    """Return the rule for the value under a name. Values nested in a secret are secret too."""
+    """Return the rule for the value under a name.
+
+    Values nested in a secret are secret too.
+    """
     if rule is not _redact_text:
         return rule
     normalized, name_rule = _cached_rule_by_name(name) if len(name) <= _MAX_CACHED_CHARS else _rule_by_name(name)
@@ -253,7 +259,10 @@ def _redact_text(value: Any) -> Any:
 
 
 def _parse_json(text: str) -> Any:
-    """Parse a text as a JSON object, list or string. Returns None if the text is something else."""
+    """Parse a text as a JSON object, list or string.
+
+    Returns None if the text is something else.
+    """
     if not text.lstrip().startswith(("{", "[", '"')):
         return None
     try:

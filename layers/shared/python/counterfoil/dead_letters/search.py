@@ -111,7 +111,10 @@ class DeadLetterFilter(BaseModel):
 
 
 def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextManager[Connection]:
-    """Begin a transaction that sees a tenant's dead letters. Tenant None means unassigned dead letters."""
+    """Begin a transaction that sees a tenant's dead letters.
+
+    Tenant None means unassigned dead letters.
+    """
     return database.delivery() if tenant_id is None else database.tenant(tenant_id)
 
 
@@ -287,7 +290,10 @@ WHERE d.tenant_id = %(tenant)s AND d.status = ANY(%(statuses)s) AND d.purged_at 
 
 
 def count(connection: Connection, tenant_id: UUID, filter_: DeadLetterFilter) -> int:
-    """Return the number of dead letters that match a filter without a search text. Reads only an index."""
+    """Return the number of dead letters that match a filter without a search text.
+
+    Reads only an index.
+    """
     values = filter_values(tenant_id, filter_)
     ((total,),) = connection.execute(with_conditions(_COUNT, values), values).fetchall()
     return int(total)

@@ -1,4 +1,7 @@
-"""Processes a batch of messages. Attempts run concurrently, and Powertools handlers settle them."""
+"""Processes a batch of messages.
+
+Attempts run concurrently, and Powertools handlers settle them.
+"""
 
 import sys
 from collections import Counter, deque
@@ -59,7 +62,10 @@ class ClaimedMessage:
 
 
 class Batch(BatchProcessor):
-    """The messages of one invocation. Each is processed, then acknowledged or reported as failed."""
+    """The messages of one invocation.
+
+    Each is processed, then acknowledged or reported as failed.
+    """
 
     def __init__(self, consumer: "Consumer") -> None:
         super().__init__(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -108,7 +114,10 @@ class Batch(BatchProcessor):
         return self._results
 
     def _close(self, records: Iterable[ReceivedMessage]) -> None:
-        """Report unfinished messages, because Lambda would delete them otherwise. Later outcomes are ignored."""
+        """Report unfinished messages, because Lambda would delete them otherwise.
+
+        Later outcomes are ignored.
+        """
         with self._lock:
             self._closed = True
             for record in records:
@@ -130,7 +139,10 @@ class Batch(BatchProcessor):
     # -- before work --------------------------------------------------------------------------------------------------
 
     def _read(self, record: ReceivedMessage) -> bool:
-        """Parse the body. Returns False if the message does not identify exactly one work item."""
+        """Parse the body.
+
+        Returns False if the message does not identify exactly one work item.
+        """
         settlement = self._consumer.settlement
         try:
             record.parsed = self._consumer.read(record.record.body)
@@ -251,7 +263,10 @@ class Batch(BatchProcessor):
         self._park(not_due, wait=timedelta())
 
     def _start_attempts(self, claims: Iterable[tuple[ReceivedMessage, Claim]]) -> None:
-        """Run attempts concurrently. A batch worker receives all of a tenant's attempts together."""
+        """Run attempts concurrently.
+
+        A batch worker receives all of a tenant's attempts together.
+        """
         groups: dict[object, list[ClaimedMessage]] = {}
         for record, claim in claims:
             message = ClaimedMessage(record, claim, self._build_attempt(claim))
@@ -317,7 +332,10 @@ class Batch(BatchProcessor):
         call: Callable[[dict[Message, ParsedMessage]], Mapping[Message, A]],
         error: CounterfoilError,
     ) -> Iterator[Sequence[tuple[ReceivedMessage, A]]]:
-        """Call `call` for each message, until little time is left. Each call may wait for a lock."""
+        """Call `call` for each message, until little time is left.
+
+        Each call may wait for a lock.
+        """
         for record in records:
             self._cancel_late_attempts()
             if self._remaining_seconds() > CANCEL_MARGIN_SECONDS:
@@ -393,7 +411,10 @@ class Batch(BatchProcessor):
             self.failure_handler(message, (None, error, None))
 
     def _settle_together(self, messages: Sequence[ClaimedMessage]) -> Sequence[ClaimedMessage]:
-        """Run attempts together and settle them in one transaction. Returns messages with unsettled attempts."""
+        """Run attempts together and settle them in one transaction.
+
+        Returns messages with unsettled attempts.
+        """
         worker, attempts = (
             self._consumer.batch_worker,
             [message.attempt for message in messages if isinstance(message.attempt, TenantAttempt)],
@@ -427,7 +448,9 @@ class Batch(BatchProcessor):
             self.success_handler(message, outcome)
 
     def _run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt. Run it once more if PostgreSQL was unavailable and time remains.
+        """Run an attempt.
+
+        Run it once more if PostgreSQL was unavailable and time remains.
 
         A new connection may work.
         """

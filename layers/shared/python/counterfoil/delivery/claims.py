@@ -38,7 +38,9 @@ class Claims:
         self._clock = clock
 
     def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
-        """Claim work items. With `take_over`, include work items whose last attempt was never settled.
+        """Claim work items.
+
+        With `take_over`, include work items whose last attempt was never settled.
 
         Raises:
             DatabaseUnavailableError, ConflictError: nothing was claimed.
@@ -126,7 +128,10 @@ class Claims:
         return self._database.delivery(lock_seconds=LOCK_SECONDS, by_index=by_index, seconds=SHORT_TRANSACTION_SECONDS)
 
     def _register(self, connection: Connection, parsed_messages: Iterable[ParsedMessage]) -> datetime:
-        """Insert the messages' work items in the order in which claims lock them. Returns the current time."""
+        """Insert the messages' work items in the order in which claims lock them.
+
+        Returns the current time.
+        """
         for parsed in sorted(parsed_messages, key=lambda message: message.messages[0].work_id):
             if parsed.register is not None:
                 parsed.register(connection, self._clock())

@@ -17,20 +17,28 @@ class Concurrency(Protocol):
         """Run `function` concurrently. It must not raise."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Wait up to `timeout` seconds for `predicate` to become true. Returns its last value."""
+        """Wait up to `timeout` seconds for `predicate` to become true.
+
+        Returns its last value.
+        """
 
     def notify(self) -> None:
         """Wake all waiting threads to check their predicates."""
 
     def monotonic(self) -> float:
-        """Return the time of a monotonic clock, in seconds. Only differences are meaningful."""
+        """Return the time of a monotonic clock, in seconds.
+
+        Only differences are meaningful.
+        """
 
     def end_process(self) -> None:
         """End this process immediately. Lambda starts another one."""
 
 
 class Threads:
-    """Real threads. Callers limit their number: one per permit, and one heartbeat per batch.
+    """Real threads.
+
+    Callers limit their number: one per permit, and one heartbeat per batch.
 
     They are daemon threads, so an attempt that never ends does not keep the process alive. Idle threads are reused,
     because many attempts take less time than starting a thread.

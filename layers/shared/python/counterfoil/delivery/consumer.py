@@ -1,4 +1,7 @@
-"""Consumer of a worker's queues. A process uses one consumer for all its invocations."""
+"""Consumer of a worker's queues.
+
+A process uses one consumer for all its invocations.
+"""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -40,7 +43,10 @@ class Consumer:
         clock: Callable[[], datetime] | None = None,
         concurrency: Concurrency | None = None,
     ) -> None:
-        """`read` parses message bodies. S3 events and task messages have their own formats."""
+        """`read` parses message bodies.
+
+        S3 events and task messages have their own formats.
+        """
         self.worker = settings.require_worker()
         self.kind = WORK_KINDS[self.worker.name]
         self.settings = settings

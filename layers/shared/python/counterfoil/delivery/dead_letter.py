@@ -1,4 +1,7 @@
-"""Writes a dead letter, an audit entry and a notification when a work item fails. Closes dead letters."""
+"""Writes a dead letter, an audit entry and a notification when a work item fails.
+
+Closes dead letters.
+"""
 
 import hashlib
 import json
@@ -311,7 +314,10 @@ def audit(
     detail: dict[str, Any],
     now: datetime,
 ) -> None:
-    """Add an audit entry about a dead letter. `detail` must contain only ids and short words."""
+    """Add an audit entry about a dead letter.
+
+    `detail` must contain only ids and short words.
+    """
     connection.execute(
         """
         INSERT INTO dead_letter_audit (tenant_id, job_id, action, actor, detail, recorded_at)

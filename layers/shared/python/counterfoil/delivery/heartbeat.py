@@ -74,7 +74,10 @@ class Visibility:
     """Changes visibility timeouts in one worker's queues."""
 
     def __init__(self, queue_url: str, *other_urls: str) -> None:
-        """Use these queues. Messages from unknown queues are treated as messages from the first queue."""
+        """Use these queues.
+
+        Messages from unknown queues are treated as messages from the first queue.
+        """
         self._queue_url = queue_url
         self._other_urls = {_queue_name(url): url for url in other_urls}
 
@@ -217,7 +220,10 @@ class Heartbeat:
             self._concurrency.notify()
 
     def renew_once(self) -> None:
-        """Renew visibility timeouts, then leases. A lease must expire before its message's visibility timeout."""
+        """Renew visibility timeouts, then leases.
+
+        A lease must expire before its message's visibility timeout.
+        """
         with self._lock:
             records = list(self._unfinished)
             self._renewing = set(self._unfinished)

@@ -46,7 +46,9 @@ class Outbox:
         clock: Callable[[], datetime] | None = None,
         random: Callable[[], float] = random.random,
     ) -> None:
-        """`queue_urls` are the queues that this function can send to. The watchdog sends all other messages.
+        """`queue_urls` are the queues that this function can send to.
+
+        The watchdog sends all other messages.
 
         If the worker has a queue in `retry_queue_urls`, retries are sent to it, so they never delay first attempts (see
         `_by_queue`). `random` returns numbers in [0, 1). Settlement also uses it to spread retries.
@@ -60,7 +62,9 @@ class Outbox:
     def send(
         self, messages: Sequence[OutboxMessage], *, trace: str | None = None, time_left: TimeLeft | None = None
     ) -> int:
-        """Send messages that are due within MAX_DELAY and mark them as sent. Returns their number.
+        """Send messages that are due within MAX_DELAY and mark them as sent.
+
+        Returns their number.
 
         If a message's work item no longer exists, the message is not sent, but it is marked and counted as sent.
         The messages continue `trace`, the X-Ray trace of the attempt that enqueued them. With `time_left`, no call
@@ -133,7 +137,9 @@ class Outbox:
     def _send_batches(
         self, url: str, messages: Sequence[OutboxMessage], now: datetime, trace: str | None, *, is_short: bool
     ) -> list[UUID]:
-        """Send messages to one queue. Returns the ids of rows that must not be sent again.
+        """Send messages to one queue.
+
+        Returns the ids of rows that must not be sent again.
 
         If SQS rejects a batch permanently, the other batches are still sent.
 
@@ -186,7 +192,10 @@ class Outbox:
         return entry
 
     def _round_to_seconds(self, wait: timedelta) -> int:
-        """Round a delay up or down at random, because SQS requires whole seconds. The mean stays the same."""
+        """Round a delay up or down at random, because SQS requires whole seconds.
+
+        The mean stays the same.
+        """
         return max(0, floor(wait.total_seconds() + self.random()))
 
     def _mark_sent(self, ids: Sequence[UUID], now: datetime) -> None:

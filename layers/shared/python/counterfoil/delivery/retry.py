@@ -1,4 +1,7 @@
-"""Retry policies, which decide what happens after a failed attempt. They have no side effects."""
+"""Retry policies, which decide what happens after a failed attempt.
+
+They have no side effects.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -140,7 +143,10 @@ class RequeuePolicy:
         max_attempts: int | None = None,
         spread: float = 0.0,
     ) -> Decision:
-        """Return the decision for a failed attempt. The parameters are those of `RedeliverPolicy.decide`."""
+        """Return the decision for a failed attempt.
+
+        The parameters are those of `RedeliverPolicy.decide`.
+        """
         if not self.is_transient(error):
             return GiveUp("non_retriable_error", to_dead_letter_queue=False)
         if attempts >= (self.max_attempts if max_attempts is None else max_attempts):

@@ -359,7 +359,10 @@ class Settlement:
         *,
         seconds: float | None = None,
     ) -> None:
-        """Settle an attempt. If it is unknown whether the commit succeeded, check, and repeat if necessary."""
+        """Settle an attempt.
+
+        If it is unknown whether the commit succeeded, check, and repeat if necessary.
+        """
         try:
             self._transact(record, claim, transaction, seconds=seconds)
             return
@@ -462,7 +465,9 @@ def _too_many_deferrals(reason: str) -> TooManyDeferralsError:
 def invalid_message_dead_letter(
     record: SQSRecord, error: BaseException, *, body: str, worker: str, queue: str, actor: str
 ) -> DeadLetter:
-    """Return the dead letter for an unreadable message. Its id is the UUIDv5 of queue and message id.
+    """Return the dead letter for an unreadable message.
+
+    Its id is the UUIDv5 of queue and message id.
 
     `body` is the body to store. For Counterfoil's own messages, it is the result of `strip_payload`. For all other
     messages, it is the whole body, because there is no other copy.

@@ -241,7 +241,9 @@ def succeed(connection: Connection, kind: WorkKind, outcomes: Sequence[tuple[Cla
 
 
 def skip(connection: Connection, kind: WorkKind, claim_: Claim, reason: str) -> None:
-    """Settle a skipped attempt, and store its reason. The work item's status becomes NULL.
+    """Settle a skipped attempt, and store its reason.
+
+    The work item's status becomes NULL.
 
     Raises the same errors as `succeed`.
     """
@@ -279,7 +281,10 @@ WHERE id = %(id)s AND {claim_token} = %(token)s AND {status} = 'in-progress'
 
 
 def schedule_retry(connection: Connection, kind: WorkKind, claim_: Claim, error: str, due: datetime) -> None:
-    """Settle a failed attempt whose message SQS redelivers at `due`. Raises the same errors as `succeed`."""
+    """Settle a failed attempt whose message SQS redelivers at `due`.
+
+    Raises the same errors as `succeed`.
+    """
     cursor = connection.execute(
         kind.sql(_SCHEDULE_RETRY), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     )
@@ -298,7 +303,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def park_failed(
     connection: Connection, kind: WorkKind, claim_: Claim, *, error: str, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Settle a failed attempt and enqueue a new message for `due`. Raises the same errors as `succeed`."""
+    """Settle a failed attempt and enqueue a new message for `due`.
+
+    Raises the same errors as `succeed`.
+    """
     row = connection.execute(
         kind.sql(_PARK_FAILED), {"id": claim_.message.work_id, "token": claim_.token, "error": error, "due": due}
     ).fetchone()
@@ -363,7 +371,9 @@ RETURNING {claim_token}, {claimed_at}, {error}
 
 
 def claim_abandoned(connection: Connection, kind: WorkKind, claim_: Claim, now: datetime) -> tuple[Claim, str | None]:
-    """Claim a work item without starting another attempt. Raises the same errors as `succeed`.
+    """Claim a work item without starting another attempt.
+
+    Raises the same errors as `succeed`.
 
     The claim is also stale if a slow attempt has since renewed its lease or been deferred. The work item is then
     running, or has an attempt left. Returns the new claim, and the last settled attempt's error.

@@ -350,7 +350,10 @@ SELECT requested.status, (SELECT count(*) FROM (
 
 
 def counts(connection: Connection, tenant_id: UUID) -> dict[ClusterStatus, int]:
-    """Return the number of clusters per status. Numbers above MAX_COUNT are returned as MAX_COUNT + 1."""
+    """Return the number of clusters per status.
+
+    Numbers above MAX_COUNT are returned as MAX_COUNT + 1.
+    """
     values = {"tenant": tenant_id, "statuses": [status.value for status in ClusterStatus], "most": MAX_COUNT + 1}
     return {ClusterStatus(status): count for status, count in connection.execute(_COUNTS, values)}
 

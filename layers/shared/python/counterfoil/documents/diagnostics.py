@@ -71,7 +71,9 @@ def enqueue_diagnostics(
     *,
     document_ids: Collection[UUID] = (),
 ) -> list[OutboxMessage]:
-    """Request the computation of clusters in the transaction that changes them. Return outbox messages.
+    """Request the computation of clusters in the transaction that changes them.
+
+    Return outbox messages.
 
     `cluster_ids` must contain the old and new id of every cluster that gained, lost or changed a document or an edge.
     The current clusters of `document_ids` are included. A pending cluster is computed only once.
@@ -235,7 +237,9 @@ _SUMMARY = ("supplier", "currency", "ordered", "delivered", "billed", "affected"
 
 
 def write(connection: Connection, cluster_id: UUID, token: int, result: Result | None, now: datetime) -> None:
-    """Store the result of a cluster's comparison. `result` is None if there was nothing to compare.
+    """Store the result of a cluster's comparison.
+
+    `result` is None if there was nothing to compare.
 
     The claim token shows whether the documents have changed, because every change takes a new token in the same
     transaction. The row stays locked until the commit, so that no change can be committed concurrently.

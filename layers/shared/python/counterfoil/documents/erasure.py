@@ -44,7 +44,9 @@ _ERASE_DEAD_LETTERS = "SELECT erase_dead_letters(%s)"
 def erase(
     connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, *, by: str, reason: str | None = None
 ) -> Erasure | None:
-    """Erase a document in the caller's tenant transaction. Return None if it does not exist.
+    """Erase a document in the caller's tenant transaction.
+
+    Return None if it does not exist.
 
     A document that was already deleted or replaced is erased as well. The audit entry stores `by` and the hash of
     `reason`. The transaction holds the tenant's matching lock until it ends.

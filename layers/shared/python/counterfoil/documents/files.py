@@ -276,7 +276,10 @@ def fetch(file: File, *, needs_content: Callable[[bytes], bool]) -> FetchedFile:
 
 
 def read_header(file: File) -> bytes:
-    """Return the first MiB of a file, or all of a smaller one. Raises the same errors as `fetch`."""
+    """Return the first MiB of a file, or all of a smaller one.
+
+    Raises the same errors as `fetch`.
+    """
     with closing(_chunks(file)) as chunks:
         return next(chunks, b"")
 

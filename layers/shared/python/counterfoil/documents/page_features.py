@@ -327,7 +327,10 @@ def _is_end(match: Match[str]) -> bool:
 
 
 def _fills_segment(segment: Segment, match: Match[str]) -> bool:
-    """Return whether the match covers its segment. If so, any text after it is in another column."""
+    """Return whether the match covers its segment.
+
+    If so, any text after it is in another column.
+    """
     return match.end() - len(match["rest"]) >= len(segment.text)
 
 
@@ -421,7 +424,10 @@ def _join_groups(text: str) -> str:
 
 
 def _head_facts(upper_lines: Sequence[Sequence[Segment]]) -> Iterator[frozenset[str]]:
-    """Yield the digit strings of each kind of header fact found. A salutation usually has none."""
+    """Yield the digit strings of each kind of header fact found.
+
+    A salutation usually has none.
+    """
     tails = [
         " ".join(part.text for part in segments[index:]) for segments in upper_lines for index in range(len(segments))
     ]

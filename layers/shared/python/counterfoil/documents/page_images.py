@@ -218,7 +218,10 @@ def tiff_pages(content: bytes, numbers: Sequence[int]) -> Iterator[bytes]:
 
 
 def is_small(content: bytes) -> bool:
-    """Return whether an image is too small to be a page, such as a logo. False if unreadable."""
+    """Return whether an image is too small to be a page, such as a logo.
+
+    False if unreadable.
+    """
     try:
         with _open(content, ("PNG", "JPEG", "GIF", "BMP")) as image:
             return min(image.size) < MIN_PAGE_PIXELS
@@ -245,7 +248,10 @@ def _open(content: bytes, formats: tuple[str, ...] = PAGE_FORMATS) -> "Iterator[
 
 
 def _stretch(image: "Image.Image") -> float:
-    """Return the height of a pixel divided by its width. A fax usually has 204 by 98 dots per inch."""
+    """Return the height of a pixel divided by its width.
+
+    A fax usually has 204 by 98 dots per inch.
+    """
     across, down = map(float, image.info.get("dpi", (1, 1))) if image.format == "TIFF" else (1.0, 1.0)
     stretch = across / down if down else 1.0
     return stretch if _STRETCH[0] <= stretch <= _STRETCH[1] else 1.0

@@ -1,4 +1,7 @@
-"""Embedded files, scanned pages and page extraction of PDFs, and pdfium's lock. Never runs scripts."""
+"""Embedded files, scanned pages and page extraction of PDFs, and pdfium's lock.
+
+Never runs scripts.
+"""
 
 import io
 import logging
@@ -91,7 +94,10 @@ class _Reader(PdfReader):
         super().__init__(_stream_of(content), strict=False)
 
     def read_object_header(self, stream: IO[Any]) -> tuple[int, int]:
-        """Return an object's number and generation. Raises `ValueError` if no object starts here."""
+        """Return an object's number and generation.
+
+        Raises `ValueError` if no object starts here.
+        """
         match = _OBJECT_HEADER.match(self._content, stream.tell())
         if match is None:  # a comment, a stray space, or not an object
             return super().read_object_header(stream)
@@ -137,7 +143,9 @@ def _encrypted() -> InvalidDocumentError:
 
 @contextmanager
 def open_pdf(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
-    """Open a PDF in pdfium for one thread at a time. Use the document only within the context.
+    """Open a PDF in pdfium for one thread at a time.
+
+    Use the document only within the context.
 
     Raises `InvalidDocumentError` for damaged files and for more than `MAX_PAGES` pages.
     """

@@ -175,7 +175,9 @@ _IS_STARTED = "SELECT id FROM ingestion_job WHERE id = %s AND revision > 0"
 def link_successor(
     connection: Connection, replacement: Replacement, new_id: UUID | None, now: datetime, *, is_new: bool
 ) -> tuple[list[OutboxMessage], str]:
-    """Set the file's document as the successor. If it was already extracted, remove the old document.
+    """Set the file's document as the successor.
+
+    If it was already extracted, remove the old document.
 
     `new_id` is None if the file became several documents or none. The old document then stays. An existing successor
     (not `is_new`) without data is extracted again. Returns the messages to send, and a sentence for users.
@@ -210,7 +212,10 @@ _REASSIGN = "UPDATE document_replacement SET replacement_id = %s WHERE replaceme
 
 
 def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
-    """Take the tenant's matching lock if a document replaces another. Call this before locking documents."""
+    """Take the tenant's matching lock if a document replaces another.
+
+    Call this before locking documents.
+    """
     for (tenant_id,) in connection.execute(_PENDING_TENANT, [new_id]):
         matching.lock_tenant_blocking(connection, tenant_id)
 

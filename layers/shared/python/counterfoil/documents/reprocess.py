@@ -31,7 +31,9 @@ def request_reprocessing(
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store an operation in the tenant's transaction. The next step of the engine starts it.
+    """Store an operation in the tenant's transaction.
+
+    The next step of the engine starts it.
 
     Raises:
         RejectedRequestError: the rate is out of bounds, or the time range is empty.

@@ -174,7 +174,10 @@ def split(
 def _record_decision(
     connection: Connection, tenant_id: UUID, answer: Answer, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Record a decision in the audit trail. Call it last, because it takes a lock that blocks the tenant."""
+    """Record a decision in the audit trail.
+
+    Call it last, because it takes a lock that blocks the tenant.
+    """
     if isinstance(answer, DecisionApplied):
         targets = sorted({str(end) for pair in answer.pairs for end in pair})
         audit.record(

@@ -44,7 +44,10 @@ class DocumentType(StrEnum):
 
 
 def _decimal_string(value: str) -> str:
-    """Format a decimal without plus sign, exponent or leading zeros. Preserves the stated precision."""
+    """Format a decimal without plus sign, exponent or leading zeros.
+
+    Preserves the stated precision.
+    """
     if not _DECIMAL.fullmatch(value):
         raise PydanticCustomError(_NOT_DECIMAL, "is not a decimal number")
     number = Decimal(value)
@@ -69,7 +72,10 @@ Reference = Text | tuple[Text, ...]
 
 
 class Record(BaseModel):
-    """Base class of all structured data. Unknown fields are ignored; empty fields count as absent."""
+    """Base class of all structured data.
+
+    Unknown fields are ignored; empty fields count as absent.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -110,7 +116,10 @@ def is_identified(party: Any) -> bool:
 
 
 class LineItem(Record):
-    """A line item. `unit_price` applies to `price_basis_quantity` units, or to 1 unit if that is absent."""
+    """A line item.
+
+    `unit_price` applies to `price_basis_quantity` units, or to 1 unit if that is absent.
+    """
 
     position: Text | None = None
     article_number: Text | None = None
@@ -196,7 +205,10 @@ class DeliveryNote(Record):
 
 
 class GoodsReceipt(Record):
-    """Goods that the buyer received. No prices; line items may state a rejected quantity."""
+    """Goods that the buyer received.
+
+    No prices; line items may state a rejected quantity.
+    """
 
     receipt_number: Text
     receipt_date: IsoDate | None = None
@@ -287,7 +299,9 @@ class ExtractionResult:
 
 
 def to_structured_data(document_type: DocumentType, fields: Mapping[str, Any]) -> tuple[Record, tuple[str, ...]]:
-    """Validate and normalize fields. Return the record, and warnings about omitted fields.
+    """Validate and normalize fields.
+
+    Return the record, and warnings about omitted fields.
 
     Fields that the type does not have are ignored. An invalid tax rate of a line item is omitted with a warning. Raises
     `InvalidDocumentError` for any other missing or invalid value. The message names the first such field, but never

@@ -141,7 +141,10 @@ def suggest(connection: Connection, tenant_id: UUID) -> list[SuggestionResult]:
 
 
 def accept(connection: Connection, change: Change, suggestion_id: str, reason: str | None) -> bool:
-    """Set the tolerance of a suggestion. Returns False if decisions or tolerances no longer suggest it."""
+    """Set the tolerance of a suggestion.
+
+    Returns False if decisions or tolerances no longer suggest it.
+    """
     _lock(connection, change)
     suggestions = suggest(connection, change.tenant_id)
     chosen = next(
@@ -203,7 +206,9 @@ ORDER BY id LIMIT %(limit)s
 def recompare(
     connection: Connection, tenant_id: UUID, after: UUID | None, now: datetime
 ) -> tuple[Sequence[UUID], list[OutboxMessage]]:
-    """Request the comparison of a tenant's next clusters. Return their ids and the messages to send.
+    """Request the comparison of a tenant's next clusters.
+
+    Return their ids and the messages to send.
 
     Includes clusters whose first comparison is in progress, because it may have read the previous tolerances.
     """

@@ -17,7 +17,10 @@ TEMPERATURE = 0.0
 
 
 class PromptRejectedError(RejectedRequestError):
-    """A model or its API rejects this prompt because of its content. Other prompts may succeed."""
+    """A model or its API rejects this prompt because of its content.
+
+    Other prompts may succeed.
+    """
 
 
 class UnsupportedTemperatureError(RejectedRequestError):
@@ -71,7 +74,9 @@ class Provider(Protocol):
     def reply(
         self, system: str, user: str, *, history: Sequence[ChatTurn] = (), max_tokens: int, total: float
     ) -> Reply:
-        """Make one call that takes at most `total` seconds. `history`, oldest first, precedes `user`.
+        """Make one call that takes at most `total` seconds.
+
+        `history`, oldest first, precedes `user`.
 
         Raises:
             ServiceUnavailableError: the call was throttled, failed or timed out.
@@ -129,7 +134,10 @@ def is_context_overflow(message: str) -> bool:
 
 
 def is_parameter_error(message: str) -> bool:
-    """Return True if an error message indicates an incorrect setting. Call `is_context_overflow` first."""
+    """Return True if an error message indicates an incorrect setting.
+
+    Call `is_context_overflow` first.
+    """
     return _PARAMETER_ERROR.search(message) is not None
 
 
@@ -162,7 +170,9 @@ _ESCAPES = re.compile(
 
 
 def read(text: str, schema: type[M]) -> M:
-    """Parse an answer as an instance of `schema`. Text around a fenced block is ignored.
+    """Parse an answer as an instance of `schema`.
+
+    Text around a fenced block is ignored.
 
     Characters that PostgreSQL cannot store are replaced by U+FFFD. Otherwise a page could never be stored if it made
     the model write such characters.
@@ -186,7 +196,9 @@ def read(text: str, schema: type[M]) -> M:
 
 
 def extract_text(text: str) -> str:
-    """Return the text of an answer without a schema. Characters are replaced as in `read`.
+    """Return the text of an answer without a schema.
+
+    Characters are replaced as in `read`.
 
     Raises:
         InvalidLlmResponseError: the answer is empty.

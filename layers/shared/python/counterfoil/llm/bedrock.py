@@ -136,7 +136,10 @@ class BedrockEmbeddings:
 
 
 def _translate_error(error: ClientError) -> CounterfoilError:
-    """Map an error from Bedrock. Errors that are not specific to models are mapped by `aws`."""
+    """Map an error from Bedrock.
+
+    Errors that are not specific to models are mapped by `aws`.
+    """
     response: Any = error.response
     code, text = response.get("Error", {}).get("Code", ""), response.get("Error", {}).get("Message", "")
     if code == "ValidationException" and is_context_overflow(text):

@@ -161,7 +161,9 @@ class LlmCallResult:
 
 
 def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Settings, now: datetime) -> None:
-    """Check whether a tenant's budget for conversations permits a call today. Does not count a call.
+    """Check whether a tenant's budget for conversations permits a call today.
+
+    Does not count a call.
 
     Raises:
         BudgetExceededError: the budget is used up.
@@ -174,7 +176,9 @@ def check_chat_budget(connection: Connection, tenant_id: UUID, settings: Setting
 
 
 def begin(database: Database, call: Call, budget: Budget) -> None:
-    """Log a tenant's call and count it against the budget. Does nothing for a call without a tenant.
+    """Log a tenant's call and count it against the budget.
+
+    Does nothing for a call without a tenant.
 
     Raises:
         BudgetExceededError: the call must not be made. It was neither logged nor counted.
@@ -201,7 +205,10 @@ def _begin(database: Database, tenant_id: UUID, call: Call, budget: Budget) -> N
 
 
 def end(database: Database, call: Call, result: LlmCallResult) -> None:
-    """Record a call's result. If that fails, only log the failure, because the answer is more important."""
+    """Record a call's result.
+
+    If that fails, only log the failure, because the answer is more important.
+    """
     try:
         try:
             _end(database, call, result)
@@ -296,7 +303,10 @@ class LlmClient(Protocol):
     """A language model whose answers are parsed with a schema."""
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return an answer as an instance of `schema`. Raises the same errors as `Llm.complete_json`."""
+        """Return an answer as an instance of `schema`.
+
+        Raises the same errors as `Llm.complete_json`.
+        """
 
 
 class Llm:
@@ -403,7 +413,10 @@ class Llm:
         raise AssertionError  # the last attempt returns or raises
 
     def probe(self) -> None:
-        """Probe the service with a minimal call. Raises the same errors as `complete_json`."""
+        """Probe the service with a minimal call.
+
+        Raises the same errors as `complete_json`.
+        """
         self._call(_PROBE, lambda _reply: None, max_tokens=PROBE_TOKENS, time_left=lambda: PROBE_SECONDS)
 
     def _call(

@@ -20,7 +20,9 @@ class Channel(Protocol):
     """
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
-        """Return the recipients of a tenant's digests. `admins` are the email addresses of its admins.
+        """Return the recipients of a tenant's digests.
+
+        `admins` are the email addresses of its admins.
 
         PostgreSQL stores the recipients until the digest is deleted, so they must be names or addresses, never secrets.
         """
@@ -144,7 +146,10 @@ class Mail:
     """Email to a tenant's admins and to the recipients for all tenants, one message per recipient."""
 
     def __init__(self, sender: str, global_recipients: Sequence[str], breakers: Breakers) -> None:
-        """`sender` is an address verified in SES. `global_recipients` receive the digests of all tenants."""
+        """`sender` is an address verified in SES.
+
+        `global_recipients` receive the digests of all tenants.
+        """
         self._sender = sender
         self._global_recipients = global_recipients
         self._breakers = breakers
@@ -159,7 +164,9 @@ class Mail:
         return list({address.lower(): address for address in (*self._global_recipients, *admins)}.values())
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
-        """Send one digest. SES has no idempotency keys. Recipients can recognize duplicates by a header.
+        """Send one digest.
+
+        SES has no idempotency keys. Recipients can recognize duplicates by a header.
 
         Raises:
             RejectedRequestError: SES rejects an invalid address or an unverified sender.

@@ -77,7 +77,10 @@ class NotificationField:
 
 @dataclass(frozen=True)
 class RenderedNotification:
-    """Text of a digest, for a channel to render. Every string is one printable line, without escapes."""
+    """Text of a digest, for a channel to render.
+
+    Every string is one printable line, without escapes.
+    """
 
     headline: str
     fields: tuple[NotificationField, ...]
@@ -114,7 +117,10 @@ def render(digest: NotificationDigest, console_url: str | None, digest_seconds: 
 
 
 def _render_operation(digest: NotificationDigest, console_url: str | None) -> RenderedNotification:
-    """Return the text for an operation that was halted or paused automatically. Report its latest stop."""
+    """Return the text for an operation that was halted or paused automatically.
+
+    Report its latest stop.
+    """
     failure = digest.first[-1]
     slug = digest.tenant.slug if digest.tenant else UNASSIGNED
     url = f"{console_url.rstrip('/')}/operations/{failure.job_id}?tenant={slug}" if console_url else None
@@ -174,7 +180,10 @@ def _subjects(digest: NotificationDigest, console_url: str | None) -> list[Notif
 
 
 def to_one_line(text: str, max_chars: int) -> str:
-    """Return a text as one printable line of at most `max_chars` characters. It cannot add a header."""
+    """Return a text as one printable line of at most `max_chars` characters.
+
+    It cannot add a header.
+    """
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

@@ -146,7 +146,10 @@ class Notifier:
         return outcomes
 
     def _send_next(self, name: str, channel: Channel) -> tuple[str, bool]:
-        """Send the channel's oldest due delivery. Returns its result, and whether the channel may continue."""
+        """Send the channel's oldest due delivery.
+
+        Returns its result, and whether the channel may continue.
+        """
         claimed = store.claim_delivery(self._database, name, self._clock(), LEASE)
         if claimed is None:
             return "none", False

@@ -109,7 +109,9 @@ def create_digests(
     window: timedelta,
     now: datetime,
 ) -> int:
-    """Create the due digests, and enqueue a delivery for each recipient. Returns the number of digests.
+    """Create the due digests, and enqueue a delivery for each recipient.
+
+    Returns the number of digests.
 
     `recipients` returns pairs of channel and recipient for a tenant's admins. Of two concurrent watchdogs, only one
     creates digests.
@@ -169,7 +171,9 @@ FROM failure_event WHERE digest_id = %s ORDER BY created_at, id LIMIT %s
 def claim_delivery(
     database: Database, channel: str, now: datetime, lease: timedelta
 ) -> tuple[Delivery, NotificationDigest] | None:
-    """Claim the delivery of a channel that has been due the longest. The claim is valid for `lease`.
+    """Claim the delivery of a channel that has been due the longest.
+
+    The claim is valid for `lease`.
 
     Returns None if no delivery is due.
     """
@@ -222,7 +226,10 @@ def _end(database: Database, statement: str, delivery: Delivery, **values: objec
 
 
 def abandon_expired(database: Database, created_before: datetime, now: datetime) -> list[str]:
-    """Abandon the unsent deliveries of digests created before a time. Returns each delivery's channel."""
+    """Abandon the unsent deliveries of digests created before a time.
+
+    Returns each delivery's channel.
+    """
     with maintenance_connection(database) as connection:
         rows = connection.execute(
             """
@@ -236,7 +243,10 @@ def abandon_expired(database: Database, created_before: datetime, now: datetime)
 
 
 def purge(database: Database, created_before: datetime) -> int:
-    """Delete up to BATCH_SIZE of the oldest digests created before a time. Returns their number."""
+    """Delete up to BATCH_SIZE of the oldest digests created before a time.
+
+    Returns their number.
+    """
     with maintenance_connection(database) as connection:
         return connection.execute(
             """

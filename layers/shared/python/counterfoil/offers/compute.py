@@ -44,13 +44,18 @@ _DROPPED_BITS = 7
 
 
 def curve_positions(points: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return each place's position on the curve. `points` has the shape (n, 3), the result (n,)."""
+    """Return each place's position on the curve.
+
+    `points` has the shape (n, 3), the result (n,).
+    """
     cells = (points.astype(np.int64) + UNIT) >> _DROPPED_BITS
     return position(np.minimum(cells, (1 << BITS) - 1).T, BITS)
 
 
 def position(cell: ArrayLike, bits: int) -> NDArray[np.int64]:
-    """Return each cell's position on the curve. `cell` has the shape (3, ...), the result (...).
+    """Return each cell's position on the curve.
+
+    `cell` has the shape (3, ...), the result (...).
 
     Coordinates must be less than `1 << bits`.
     """
@@ -152,7 +157,9 @@ def squared_line(km: int) -> float:
 
 
 class Pool:
-    """A pool's users on a day, sorted for neighbor search. One instance serves many shards.
+    """A pool's users on a day, sorted for neighbor search.
+
+    One instance serves many shards.
 
     Raises:
         ValueError: a user occurs twice.
@@ -208,7 +215,9 @@ class Pool:
 
 
 def preference_groups(users: ProfileArrays, ages: NDArray[np.int16]) -> NDArray[np.int32]:
-    """Return each user's preference group, as a number. Users in the same group share a candidate list.
+    """Return each user's preference group, as a number.
+
+    Users in the same group share a candidate list.
 
     The number is 0 for users with invalid profiles.
     """
@@ -398,7 +407,10 @@ def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
 
 
 def top_k(values: Ints, depth: int) -> Ints:
-    """Return up to `depth` of the highest values of each row, in descending order. Modifies `values`."""
+    """Return up to `depth` of the highest values of each row, in descending order.
+
+    Modifies `values`.
+    """
     if depth > _MAX_ARGMAX_DEPTH:
         return np.sort(values, axis=1)[:, : -depth - 1 : -1]
     best = np.empty((len(values), min(depth, values.shape[1])), np.int64)

@@ -75,7 +75,9 @@ def apply_exposure_cap(
 
 
 def _propose(assignments: Ints, candidates: Ints, users: Ints) -> tuple[Ints, Ints]:
-    """Process one round of proposals to `candidates`. `users` contains the proposing users' keys.
+    """Process one round of proposals to `candidates`.
+
+    `users` contains the proposing users' keys.
 
     Returns the keys of accepted and of displaced users. Modifies `assignments`.
     """

@@ -1,4 +1,6 @@
-"""A pool's profiles as numpy arrays, and the stored form of computed offers. Without I/O.
+"""A pool's profiles as numpy arrays, and the stored form of computed offers.
+
+Without I/O.
 
 Profiles are packed in rows of equal length. Offers get ids, JSON for apps, and a hash of their inputs.
 """
@@ -92,7 +94,10 @@ class ProfileArrays:
         return ages
 
     def find(self, ids: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row index of each id, or -1 if it is absent. The rows must be sorted by id."""
+        """Return the row index of each id, or -1 if it is absent.
+
+        The rows must be sorted by id.
+        """
         if not len(self):
             return np.full(len(ids), -1)
         last = len(self) - 1
@@ -251,7 +256,10 @@ def _to_texts(ids: NDArray[np.bytes_]) -> NDArray[np.uint8]:
 
 
 def _concatenate(*parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Concatenate matrices horizontally. Parts of type bytes are repeated in each row."""
+    """Concatenate matrices horizontally.
+
+    Parts of type bytes are repeated in each row.
+    """
     row_count = max(len(part) for part in parts if not isinstance(part, bytes))
     return np.concatenate(
         [

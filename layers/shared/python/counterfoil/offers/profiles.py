@@ -56,7 +56,10 @@ class Profile:
 
     @property
     def version(self) -> int:
-        """Time of the last change, in microseconds since 1970. It increases with each change."""
+        """Time of the last change, in microseconds since 1970.
+
+        It increases with each change.
+        """
         return (self.updated_at - _EPOCH) // timedelta(microseconds=1)
 
 

@@ -57,7 +57,10 @@ MAX_AGE = timedelta(days=7)
 
 
 class NotDueError(PermanentError):
-    """The requested date is not due yet, or is more than MAX_AGE ago. The message gives the reason."""
+    """The requested date is not due yet, or is more than MAX_AGE ago.
+
+    The message gives the reason.
+    """
 
     code = "offers_not_due"
 

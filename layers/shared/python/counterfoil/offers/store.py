@@ -29,7 +29,10 @@ _JSONB_VERSION = b"\x01"
 
 
 class BinaryArray(bytes):
-    """A PostgreSQL array in binary format. Each subclass has the OIDs of an array type and its elements."""
+    """A PostgreSQL array in binary format.
+
+    Each subclass has the OIDs of an array type and its elements.
+    """
 
     array: ClassVar[int]
     element: ClassVar[int]
@@ -263,7 +266,10 @@ class ShardInput:
 
     @property
     def part(self) -> int | None:
-        """Index among the shards that were pinned with the pool. None for shards of late or quarantined users."""
+        """Index among the shards that were pinned with the pool.
+
+        None for shards of late or quarantined users.
+        """
         return None if self.profiles is None else int(self.name)
 
 
@@ -306,7 +312,10 @@ def load_shard(connection: Connection, shard_id: UUID) -> ShardInput | None:
 
 
 def pool_people(connection: Connection, pool_id: UUID) -> bytes:
-    """Return a pool's pinned profiles in order of id. The result is empty after they expire."""
+    """Return a pool's pinned profiles in order of id.
+
+    The result is empty after they expire.
+    """
     with connection.cursor(binary=True) as cursor:
         return b"".join(packed for (packed,) in cursor.execute(_POOL_PROFILES, [pool_id]))
 

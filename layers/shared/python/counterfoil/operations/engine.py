@@ -140,7 +140,10 @@ class Definition(ABC):
         batch_size: int,  # noqa: ARG002
         time_left: TimeLeft,  # noqa: ARG002
     ) -> Any:
-        """Do work that must not be part of the step's transaction. Returns the `prepared` argument of `apply`."""
+        """Do work that must not be part of the step's transaction.
+
+        Returns the `prepared` argument of `apply`.
+        """
         return None
 
     def select(self, connection: Connection, operation: Operation) -> None:
@@ -304,7 +307,10 @@ def _halt(connection: Connection, operation: Operation, state: State, now: datet
 
 
 def _notify(connection: Connection, operation: Operation, reason: str, now: datetime) -> None:
-    """Enqueue a notification for users, once per halt. The operation's version identifies the halt."""
+    """Enqueue a notification for users, once per halt.
+
+    The operation's version identifies the halt.
+    """
     halt = Failure(operation.id, operation.id, OPERATION, reason, attempts=0)
     fingerprint = f"{OPERATION}/{operation.id}"
     enqueue_notification(
@@ -328,7 +334,9 @@ class Engine:
         self._clock = clock
 
     def run(self, time_left: TimeLeft) -> dict[str, int]:
-        """Run all operations as far as their rates allow. Returns the number of operations and items.
+        """Run all operations as far as their rates allow.
+
+        Returns the number of operations and items.
 
         Raises:
             DatabaseUnavailableError: this run ends. The next run continues the operations.
@@ -369,7 +377,10 @@ class Engine:
         return retry_on_conflict(run_once)
 
     def _send(self, messages: Sequence[OutboxMessage], senders: ThreadPoolExecutor, time_left: TimeLeft) -> None:
-        """Send messages on several threads. Messages that cannot be sent stay in the outbox."""
+        """Send messages on several threads.
+
+        Messages that cannot be sent stay in the outbox.
+        """
         chunk_size = -(-len(messages) // MAX_SENDERS)
         chunks = [messages[start : start + chunk_size] for start in range(0, len(messages), chunk_size or 1)]
         list(senders.map(lambda chunk: self._outbox.send(chunk, time_left=time_left), chunks))

@@ -259,7 +259,10 @@ WHERE id = %(id)s
 
 
 def mark_failed(connection: Connection, operation_id: UUID, numbers: Sequence[int], reason: str) -> None:
-    """Change the result of succeeded items to failed. The caller must have locked the operation's row."""
+    """Change the result of succeeded items to failed.
+
+    The caller must have locked the operation's row.
+    """
     connection.execute(_MARK_FAILED, {"id": operation_id, "numbers": list(numbers), "reason": reason})
 
 
@@ -388,7 +391,10 @@ def change_rate(
 
 
 def _lock(connection: Connection, operation_id: UUID, version: int) -> Operation:
-    """Lock and return an operation that has not ended. Raises the same errors as `change_state`."""
+    """Lock and return an operation that has not ended.
+
+    Raises the same errors as `change_state`.
+    """
     operation = show(connection, operation_id, lock=True)
     if operation.version != version:
         raise VersionConflictError(f"The operation has changed: it is at version {operation.version}.")

@@ -110,7 +110,9 @@ ON CONFLICT (job_id, role) DO NOTHING
 def append_user_message(
     connection: Connection, session_id: UUID, user_id: str | None, job_id: UUID, content: str, now: datetime
 ) -> int:
-    """Append a user's message, which the task `job_id` answers. Returns the message's number.
+    """Append a user's message, which the task `job_id` answers.
+
+    Returns the message's number.
 
     Waits for earlier tasks that are ending. Otherwise an attempt at the new task could see an earlier task as
     unfinished after that task had already woken its dependents.
@@ -301,7 +303,10 @@ def list_sessions(
 
 
 class Message(BaseModel):
-    """A user's message. If `session_id` is omitted, the message starts a new session with the job's id."""
+    """A user's message.
+
+    If `session_id` is omitted, the message starts a new session with the job's id.
+    """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 

@@ -79,7 +79,10 @@ def check(payload: HttpRequest, settings: Settings) -> None:
 
 
 def build_egress(settings: Settings) -> Egress:
-    """Return the client for these tasks. Its allowlist differs from the allowlist for webhooks."""
+    """Return the client for these tasks.
+
+    Its allowlist differs from the allowlist for webhooks.
+    """
     return Egress(settings.http_request_allowlist)
 
 
@@ -93,7 +96,9 @@ def _check_address(egress: Egress, url: str) -> None:
 
 
 def http_request(attempt: TenantAttempt, payload: HttpRequest, services: Services) -> JsonValue:
-    """Make the call. Returns `status`, `content_type`, `body` as text, and the flag `truncated`.
+    """Make the call.
+
+    Returns `status`, `content_type`, `body` as text, and the flag `truncated`.
 
     Raises:
         RejectedRequestError: the address is not permitted, or the server rejected the call.
@@ -126,7 +131,10 @@ HTTP_REQUEST = TaskType("http_request", HttpRequest, http_request, check=check, 
 
 
 def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
-    """Return the fields of a response to store. The body is truncated, and contains no NUL."""
+    """Return the fields of a response to store.
+
+    The body is truncated, and contains no NUL.
+    """
     decoder = getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(response.body, final=not response.is_truncated).replace("\x00", "\ufffd")
     content_type = response.headers.get("content-type")

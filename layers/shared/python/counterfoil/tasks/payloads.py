@@ -53,7 +53,10 @@ def to_canonical_json(value: JsonValue, noun: str = "payload") -> bytes:
 
 
 def digest(task_type: str, payload: JsonValue, max_retry: int | None) -> bytes:
-    """Return the SHA-256 hash of a request's canonical JSON. Equal requests have equal hashes."""
+    """Return the SHA-256 hash of a request's canonical JSON.
+
+    Equal requests have equal hashes.
+    """
     return hashlib.sha256(
         to_canonical_json({"task_type": task_type, "payload": payload, "max_retry": max_retry})
     ).digest()
@@ -138,7 +141,9 @@ def read(bucket: str, key: str) -> Payload:
 
 
 def remove(bucket: str, keys: Sequence[str]) -> dict[str, str]:
-    """Delete up to 1000 payloads. Returns S3's error codes by key. Missing objects count as deleted.
+    """Delete up to 1000 payloads.
+
+    Returns S3's error codes by key. Missing objects count as deleted.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: the call to S3 failed.

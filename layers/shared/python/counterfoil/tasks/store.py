@@ -1,4 +1,7 @@
-"""Submits, reads, lists and cancels tasks in PostgreSQL. An idempotency key creates at most one task."""
+"""Submits, reads, lists and cancels tasks in PostgreSQL.
+
+An idempotency key creates at most one task.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

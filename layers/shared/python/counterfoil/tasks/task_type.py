@@ -31,7 +31,10 @@ class RetryLaterError(RejectedRequestError):
 
 
 class InvalidPayloadError(PermanentError):
-    """A payload does not match its type's schema. The message names the field, but not its value."""
+    """A payload does not match its type's schema.
+
+    The message names the field, but not its value.
+    """
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,9 @@ def list_active(connection: Connection, tenant_id: UUID) -> list[ActiveDestinati
 
 
 def add(connection: Connection, change: Change, new: NewDestination, allowlist: Sequence[str] = ()) -> str | None:
-    """Add a destination. For a webhook, return the signing secret, which cannot be read again.
+    """Add a destination.
+
+    For a webhook, return the signing secret, which cannot be read again.
 
     The URL may be an internal address only if `allowlist` contains it.
 
@@ -234,7 +236,9 @@ RETURNING id, coalesce(old.status = 'failed', false)
 
 
 def job_id(destination_id: UUID, subject: Subject, subject_id: UUID) -> UUID:
-    """Return the id of the job that delivers a subject to a destination. All revisions have the same id.
+    """Return the id of the job that delivers a subject to a destination.
+
+    All revisions have the same id.
 
     Jobs for documents have other ids, because a trigger inserts them (migrations/0013.webhooks.sql).
     """

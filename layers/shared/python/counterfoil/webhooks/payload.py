@@ -79,7 +79,10 @@ class OutputJob:
 
     @property
     def created_at(self) -> str:
-        """Time when the revision was requested, in UTC (ISO 8601). The fixed length makes texts sort by time."""
+        """Time when the revision was requested, in UTC (ISO 8601).
+
+        The fixed length makes texts sort by time.
+        """
         return self.requested_at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -185,7 +188,9 @@ def export_key(tenant_slug: str, prefix: str, job: OutputJob, extension: str) ->
 
 
 def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> None:
-    """Write a job's files unless newer files exist. For offers, no CSV file is written.
+    """Write a job's files unless newer files exist.
+
+    For offers, no CSV file is written.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: a file could not be written.

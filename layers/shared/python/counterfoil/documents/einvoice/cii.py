@@ -57,7 +57,9 @@ _SETTLEMENT = f"{_TRANSACTION}/ApplicableHeaderTradeSettlement"
 
 
 def read(root: etree._Element) -> EinvoiceResult:
-    """Read an invoice or credit note. The tree is modified: element names lose their namespaces.
+    """Read an invoice or credit note.
+
+    The tree is modified: element names lose their namespaces.
 
     The profiles MINIMUM and BASIC WL have no line items by design.
     """
@@ -115,7 +117,10 @@ def _date(element: etree._Element | None) -> str | None:
 
 
 def _seller(root: etree._Element, document_type: DocumentType) -> dict[str, object] | None:
-    """Return the supplier. If an invoice names no separate payee, the payee account is the supplier's."""
+    """Return the supplier.
+
+    If an invoice names no separate payee, the payee account is the supplier's.
+    """
     party = _party(root.find(f"{_AGREEMENT}/SellerTradeParty"))
     if party and document_type is DocumentType.INVOICE and root.find(f"{_SETTLEMENT}/PayeeTradeParty") is None:
         means = "SpecifiedTradeSettlementPaymentMeans/PayeePartyCreditorFinancialAccount/IBANID"
@@ -154,7 +159,10 @@ def _party(party: etree._Element | None) -> dict[str, object] | None:
 
 
 def _referenced(root: etree._Element, *documents: str) -> str | list[str] | None:
-    """Return the numbers of referenced documents. Before D16B, the number's element was named ID."""
+    """Return the numbers of referenced documents.
+
+    Before D16B, the number's element was named ID.
+    """
     return reference(
         all_texts(root, *(f"{document}/{tag}" for document in documents for tag in ("IssuerAssignedID", "ID")))
     )

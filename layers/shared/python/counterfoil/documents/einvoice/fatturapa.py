@@ -29,12 +29,18 @@ _LINE = "DatiBeniServizi/DettaglioLinee"
 
 
 def count_invoices(root: etree._Element) -> int:
-    """Return the number of invoices in a file. A FatturaPA may contain a batch of invoices for one buyer."""
+    """Return the number of invoices in a file.
+
+    A FatturaPA may contain a batch of invoices for one buyer.
+    """
     return len(root.findall("{*}FatturaElettronicaBody"))
 
 
 def read(root: etree._Element) -> EinvoiceResult:
-    """Read the first invoice or credit note of a file. The tree is modified: names lose their namespaces."""
+    """Read the first invoice or credit note of a file.
+
+    The tree is modified: names lose their namespaces.
+    """
     use_local_names(root)
     header, body = root.find("FatturaElettronicaHeader"), root.find("FatturaElettronicaBody")
     is_credit = text(body, f"{_DOCUMENT}/TipoDocumento") in _CREDIT_NOTE_CODES

@@ -90,7 +90,9 @@ _LAYOUTS = MappingProxyType(
 
 
 def read(root: etree._Element) -> EinvoiceResult:
-    """Read a UBL 2 document. The tree is modified: element names lose their namespaces.
+    """Read a UBL 2 document.
+
+    The tree is modified: element names lose their namespaces.
 
     Documents of types that are not matched (a quotation, a reminder, ...) become `other`, with their type, date and
     parties.
@@ -173,7 +175,10 @@ def _tax_ids(party: etree._Element) -> dict[str, str]:
 def _with_accounts(
     root: etree._Element, seller: dict[str, object] | None, buyer: dict[str, object] | None
 ) -> tuple[dict[str, object] | None, dict[str, object] | None]:
-    """Add an invoice's bank accounts. The payee account is the supplier's if no separate payee is named."""
+    """Add an invoice's bank accounts.
+
+    The payee account is the supplier's if no separate payee is named.
+    """
     if seller and root.find("PayeeParty") is None:
         accounts = all_texts(root, "PaymentMeans/PayeeFinancialAccount/ID")
         seller |= drop_empty(iban=next(filter(None, map(iban, accounts)), None))
@@ -208,7 +213,10 @@ def _references(root: etree._Element, layout: _Layout) -> dict[str, object]:
 
 
 def _totals(root: etree._Element) -> dict[str, object]:
-    """Return the totals. Older documents use other elements for the amounts with and without tax."""
+    """Return the totals.
+
+    Older documents use other elements for the amounts with and without tax.
+    """
     total = next(
         (element for tag in ("Legal", "Anticipated") if (element := root.find(f"{tag}MonetaryTotal")) is not None), None
     )
@@ -229,7 +237,10 @@ def _totals(root: etree._Element) -> dict[str, object]:
 
 
 def _tax_total(root: etree._Element, currency: str | None) -> str | None:
-    """Return the tax in the document's currency. A second total in the accounting currency is ignored."""
+    """Return the tax in the document's currency.
+
+    A second total in the accounting currency is ignored.
+    """
     totals = [
         (total, amount)
         for total in root.iterfind("TaxTotal")

@@ -143,7 +143,9 @@ def _detected_encoding(content: bytes) -> str | None:
 
 
 def _codec(name: str) -> str:
-    """Return Python's name of a declared encoding. Codecs that are not character encodings are rejected.
+    """Return Python's name of a declared encoding.
+
+    Codecs that are not character encodings are rejected.
 
     Some writers add a suffix to the name (`UTF-8-W/O-BOM`). It counts as UTF-8, and decoding fails if the text is not
     UTF-8.

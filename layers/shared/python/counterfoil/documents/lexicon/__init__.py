@@ -1,4 +1,6 @@
-"""Words of business documents by language, in the TOML files of this folder. Pure.
+"""Words of business documents by language, in the TOML files of this folder.
+
+Pure.
 
 A file contains groups of terms that share a concept: `[[title]]` in titles.toml is `titles.title`. A group has
 
@@ -53,7 +55,10 @@ def _group(table: Mapping[str, str | list[str]]) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The terms of one consumer. A concept's name starts with its file: `titles.title`."""
+    """The terms of one consumer.
+
+    A concept's name starts with its file: `titles.title`.
+    """
 
     user: str
 

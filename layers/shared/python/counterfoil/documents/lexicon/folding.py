@@ -55,7 +55,10 @@ def fold_letters(text: str) -> str:
 
 
 def fold_umlauts(text: str) -> str:
-    """Return the text with umlauts folded to their base vowels. Both `ü` and `ue` become `u`."""
+    """Return the text with umlauts folded to their base vowels.
+
+    Both `ü` and `ue` become `u`.
+    """
     return _UMLAUTS.sub(r"\1", latin(text))
 
 
@@ -65,7 +68,10 @@ def _fold_letter(letter: str) -> str:
 
 
 def latin(text: str) -> str:
-    """Return the text in lowercase Latin letters without diacritics, where possible. Keeps punctuation."""
+    """Return the text in lowercase Latin letters without diacritics, where possible.
+
+    Keeps punctuation.
+    """
     if text.isascii():
         return text.lower()
     lower = _GREEK_PAIRS.sub(_pair, text.replace("\N{MICRO SIGN}", "u").casefold())

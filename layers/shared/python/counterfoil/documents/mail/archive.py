@@ -1,4 +1,7 @@
-"""Extracts files from ZIP archives within limits. A file is never read beyond its declared size."""
+"""Extracts files from ZIP archives within limits.
+
+A file is never read beyond its declared size.
+"""
 
 import zipfile
 from collections.abc import Iterator

@@ -90,7 +90,10 @@ ORDER BY received_at DESC, id DESC LIMIT %(limit)s
 
 
 def page(connection: Connection, tenant_id: UUID, hold: Hold, after: PageCursor | None, limit: int) -> list[HeldMail]:
-    """Return the next page of emails in this state, newest first. `after` is the cursor."""
+    """Return the next page of emails in this state, newest first.
+
+    `after` is the cursor.
+    """
     at, id_ = after or (None, None)
     values = {"tenant": tenant_id, "hold": hold, "at": at, "id": id_, "limit": limit}
     return [HeldMail(*row) for row in connection.execute(_PAGE, values)]

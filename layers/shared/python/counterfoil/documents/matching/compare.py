@@ -38,7 +38,10 @@ class LineMatch(NamedTuple):
 
 
 def match_lines(child: Sequence[Line], parent: Sequence[Line], *, priced: bool = True) -> list[LineMatch]:
-    """Pair line items for the same goods, best pairs first. Each line item is used at most once."""
+    """Pair line items for the same goods, best pairs first.
+
+    Each line item is used at most once.
+    """
     pairs = sorted(
         (
             (weight, child_index, parent_index)

@@ -239,7 +239,10 @@ def _transitive_parents(context: Context, state: "_LinkState", child: Document) 
 
 
 class _LinkState:
-    """Children's links: from their new decisions, or else as stored. Excludes `through` links."""
+    """Children's links: from their new decisions, or else as stored.
+
+    Excludes `through` links.
+    """
 
     def __init__(self, context: Context, choices: Mapping[UUID, RuleDecision]) -> None:
         self._context = context

@@ -150,7 +150,10 @@ def label(code: str) -> str:
 
 
 def reasoning(match: ProposedMatch, child: Document, parent: Document) -> str:
-    """Return sentences that explain a match made by rules, with values. The strongest features come first."""
+    """Return sentences that explain a match made by rules, with values.
+
+    The strongest features come first.
+    """
     supporting = sorted(
         (step for step in match.score.evidence if step.weight >= MIN_BITS), key=lambda step: -step.weight
     )

@@ -1,4 +1,6 @@
-"""The LLM judge decides about ambiguous matches. The first answer to a question is final.
+"""The LLM judge decides about ambiguous matches.
+
+The first answer to a question is final.
 
 A question depends on the document, its candidates and the prompt version. Its answer is stored under a hash of all
 three (table `llm_judgment`) and used by every later decision about the document. The edges are therefore a function of
@@ -122,7 +124,10 @@ def question_hash(prompt_version: str, case: str) -> bytes:
 
 
 def user_message(case: Mapping[str, Any]) -> str:
-    """Return the user message. A document cannot end the case, because < is escaped in the JSON."""
+    """Return the user message.
+
+    A document cannot end the case, because < is escaped in the JSON.
+    """
     return f"<case>\n{_json(case).replace('<', chr(92) + 'u003c')}\n</case>"
 
 
@@ -256,7 +261,9 @@ class Embedder:
     deadline: Deadline = field(default_factory=Deadline)
 
     def embed(self, database: Database, tenant_id: UUID, document_id: UUID) -> None:
-        """Store the vector of a document if it is missing. If the model fails, store nothing.
+        """Store the vector of a document if it is missing.
+
+        If the model fails, store nothing.
 
         Raises:
             CancelledError: the attempt was canceled.
@@ -372,7 +379,10 @@ class JudgeMatch(BaseModel):
 
 
 class JudgeAnswer(BaseModel):
-    """Answer of a model. Labels of candidates are the same for documents with the same content."""
+    """Answer of a model.
+
+    Labels of candidates are the same for documents with the same content.
+    """
 
     matches: tuple[JudgeMatch, ...]
 
@@ -418,7 +428,10 @@ def ambiguous_matches(choice: RuleDecision) -> tuple[AmbiguousMatch, ...]:
 def build_prompt(
     child: UUID, choice: RuleDecision, contents: Mapping[UUID, tuple[str, Mapping[str, Any]]]
 ) -> JudgePrompt:
-    """Return the question about a document. `contents` has type and structured data by document."""
+    """Return the question about a document.
+
+    `contents` has type and structured data by document.
+    """
     groups = []
     ids_by_label: dict[str, UUID] = {}
     for letter, ambiguous_match in zip("ABCDEFGH", ambiguous_matches(choice), strict=False):
@@ -470,7 +483,9 @@ class Judge:
     deadline: Deadline = field(default_factory=Deadline)
 
     def decide(self, case: JudgePrompt, tenant_id: UUID, work_id: UUID) -> JudgeExchange:
-        """Ask the model, outside any transaction. `work_id` is the document that the attempt matches.
+        """Ask the model, outside any transaction.
+
+        `work_id` is the document that the attempt matches.
 
         If a question about another document is refused, that document stays ambiguous. It must not prevent the matching
         of its neighbors.

@@ -182,7 +182,9 @@ def _transaction_keys(document: Document, type_: str, first: int, last: int) -> 
 
 
 def _articles(document: Document) -> list[str]:
-    """Return a few of a document's articles. Documents with the same articles get the same selection.
+    """Return a few of a document's articles.
+
+    Documents with the same articles get the same selection.
 
     If no line item has an article number, long words from the line items are used.
     """

@@ -246,7 +246,10 @@ def _is_matched(connection: Connection, id_: UUID) -> bool:
 
 
 def _delete_matches(connection: Connection, id_: UUID) -> None:
-    """Delete a document's keys, and its edges except reviewers'. If no edge remains, clear its cluster."""
+    """Delete a document's keys, and its edges except reviewers'.
+
+    If no edge remains, clear its cluster.
+    """
     for statement in (_DELETE_KEYS, _DELETE_EDGES, _CLEAR_CLUSTER):
         connection.execute(statement, {"id": id_})
 
@@ -268,6 +271,9 @@ def withdraw(connection: Connection, tenant_id: UUID, id_: UUID, now: datetime) 
 
 
 def finish_departure(connection: Connection, departing: DepartingDocument) -> frozenset[UUID]:
-    """Rename the clusters of the remaining documents. Returns the old and new ids of changed clusters."""
+    """Rename the clusters of the remaining documents.
+
+    Returns the old and new ids of changed clusters.
+    """
     moves = sql.rename_clusters(connection, departing.neighbors)() if departing.neighbors else []
     return departing.clusters.union(cluster for move in moves for cluster in move if cluster is not None)

@@ -94,7 +94,9 @@ def search_and_decide(
     judge: Callable[[], Judge] | None = None,
     embedder: Embedder | None = None,
 ) -> PendingMatch | SkipMatching:
-    """Decide without a lock. If the data changes before the write, `write` decides again.
+    """Decide without a lock.
+
+    If the data changes before the write, `write` decides again.
 
     The judge decides about ambiguous matches between transactions; `judge` creates it if necessary. If `judge` is None
     or the budget is spent, these matches stay ambiguous. If `embedder` is given, the document is also found by its
@@ -345,7 +347,9 @@ def apply_changes(
     now: datetime,
     decided_ids: Collection[UUID] = (),
 ) -> AppliedChanges:
-    """Write changes under the tenant's matching lock. No change may invalidate a later change.
+    """Write changes under the tenant's matching lock.
+
+    No change may invalidate a later change.
 
     Writes edges, clusters, reviews, the keys of matched documents, and search keys. Also updates the reasons of the
     other decided documents. `decided_ids` are the documents whose review a reviewer's decision closes.

@@ -214,7 +214,10 @@ def _key(words: Sequence[str], place_words: frozenset[str]) -> str:
 def _resolve_possible_form(
     words: list[str], form: str | None, *, cyrillic: bool
 ) -> tuple[list[str], str | None, set[str]]:
-    """Resolve a word that may be a legal form. Return words, form, and cores of other interpretations."""
+    """Resolve a word that may be a legal form.
+
+    Return words, form, and cores of other interpretations.
+    """
     first, rest = words[0], words[1:]
     group = _LEADING.get(first) or (_LEADING_CYRILLIC.get(first) if cyrillic else None)
     if group is not None and form is None:
@@ -261,7 +264,10 @@ def _with_dots(match: re.Match[str]) -> str:
 
 
 def _join_initials(words: Sequence[str]) -> list[str]:
-    """Join initials: `S. A. S.` becomes `sas`. A legal form at the end is separated: `M S A/S`."""
+    """Join initials: `S. A. S.` becomes `sas`.
+
+    A legal form at the end is separated: `M S A/S`.
+    """
     joined: list[str] = []
     run = ""
     for word in (*words, ""):
@@ -356,7 +362,10 @@ def _ends_name(word: str) -> bool:
 
 
 def _reduce(words: Sequence[str], place_words: frozenset[str]) -> tuple[list[str], str | None]:
-    """Return the words of the name in order, and the group of its legal form. Parses from the end."""
+    """Return the words of the name in order, and the group of its legal form.
+
+    Parses from the end.
+    """
     core: list[str] = []
     places: list[str] = []
     form: str | None = None

@@ -99,7 +99,10 @@ def vat_suffix(vat: str) -> str:
 
 
 def same_vat(a: str, b: str) -> bool:
-    """Return whether two VAT ids match. The country prefix is ignored if only one of them has it."""
+    """Return whether two VAT ids match.
+
+    The country prefix is ignored if only one of them has it.
+    """
     return a == b or (min(len(a), len(b)) >= _VAT_END and (a.endswith(b) or b.endswith(a)))
 
 
@@ -223,7 +226,9 @@ def text_hash(embedded: str) -> bytes:
 
 
 def signature(vector: Sequence[float]) -> bytes:
-    """Return PLANES bits, one per plane: the side on which the vector lies. The result must never change.
+    """Return PLANES bits, one per plane: the side on which the vector lies.
+
+    The result must never change.
 
     A plane's normal is +1 or -1 in every dimension. Its product with the vector is therefore twice the sum of the
     vector's values in the +1 dimensions, minus the sum of all values.
@@ -234,7 +239,10 @@ def signature(vector: Sequence[float]) -> bytes:
 
 
 def buckets(embedding: Embedding) -> tuple[str, ...]:
-    """Return the BANDS buckets of a vector. Vectors from different models share no bucket."""
+    """Return the BANDS buckets of a vector.
+
+    Vectors from different models share no bucket.
+    """
     bits = int.from_bytes(embedding.signature, "big")
     tag = f"{crc32(embedding.model.encode()):08x}"
     return tuple(f"{MARK}{tag}.{band:x}.{bits >> band * BITS & (1 << BITS) - 1:03x}" for band in range(BANDS))
@@ -328,7 +336,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document in canonical form. Amounts are in cents, and `day` is a proleptic Gregorian ordinal."""
+    """A document in canonical form.
+
+    Amounts are in cents, and `day` is a proleptic Gregorian ordinal.
+    """
 
     id: UUID
     received_at: datetime

@@ -96,7 +96,9 @@ class _CachedDocument(NamedTuple):
 
 
 class DocumentCache:
-    """Cache of documents in canonical form. Consecutive documents mostly have the same neighbors.
+    """Cache of documents in canonical form.
+
+    Consecutive documents mostly have the same neighbors.
 
     Outdated documents are detected by the hash of their data.
     """
@@ -242,7 +244,10 @@ class BatchReader:
         return [results[index] for index in range(len(plans))]
 
     def holders(self, limits: Mapping[Key, int], kind: str | None = None) -> dict[Key, list[UUID]]:
-        """Return the holders of each key up to its limit. Keys without holders are missing."""
+        """Return the holders of each key up to its limit.
+
+        Keys without holders are missing.
+        """
         self._fetch([Fetch(limits, kind)])
         cached = self._holders.get(kind, {})
         return {key: ids[:limit] for key, limit in limits.items() if (ids := cached[key][1])}
@@ -490,7 +495,10 @@ class Context:
         ]
 
     def read_siblings(self, documents: Collection[Document]) -> Plan[set[UUID]]:
-        """Read the documents that name the same order as one of these, and their edges. Return their ids."""
+        """Read the documents that name the same order as one of these, and their edges.
+
+        Return their ids.
+        """
         keys = {key for document in documents for key in keyed.shared_order_keys(document)}
         yield from self.read_holders(keys)
         ids = self.holders(keys)
@@ -514,7 +522,10 @@ class Context:
         yield from self.load(self.holders(keys))
 
     def search_keys(self, child: Document) -> frozenset[Key]:
-        """Return the keys by which possible parents find a child. `read_inputs` must have run."""
+        """Return the keys by which possible parents find a child.
+
+        `read_inputs` must have run.
+        """
         return frozenset() if self.is_duplicate(child) else keyed.search_keys(child, self.open_kinds(child))
 
     def open_kinds(self, child: Document) -> tuple[str, ...]:
@@ -524,7 +535,10 @@ class Context:
         )
 
     def decide(self, child: Document) -> rules.RuleDecision:
-        """Return the rules' decision about a child's matches. `read_inputs` must have read its rows."""
+        """Return the rules' decision about a child's matches.
+
+        `read_inputs` must have read its rows.
+        """
         similar = self.similar(child, self.open_kinds(child))
         decisions = self.manual_decisions(child.id)
         claims = {other.id: self.claims(other) for other in rules.candidates_to_score(child, similar)}
@@ -576,7 +590,10 @@ class Context:
         return cases, {id_: JudgeAnswer.model_validate(answer) for id_, answer in answers.items()}
 
     def is_duplicate(self, document: Document) -> bool:
-        """Return True if a document is a duplicate. Use stored edges if possible duplicates were not read."""
+        """Return True if a document is a duplicate.
+
+        Use stored edges if possible duplicates were not read.
+        """
         if document.kind not in keyed.DUPLICABLE_KINDS:
             return False
         keys = keyed.duplicate_keys(document)

@@ -226,7 +226,10 @@ def is_parent(child: Document, other: Document) -> bool:
 
 
 def order_pair(first: Document, second: Document) -> tuple[Document, Document]:
-    """Return the child and the parent. If neither is a possible parent, the later document is the child."""
+    """Return the child and the parent.
+
+    If neither is a possible parent, the later document is the child.
+    """
     if is_parent(first, second):
         return first, second
     if is_parent(second, first):
@@ -246,7 +249,9 @@ def decide_matches(
     is_duplicate: IsDuplicate,
     decisions: ManualDecisions = NO_DECISIONS,
 ) -> RuleDecision:
-    """Decide about the links of a child. They include links to confirmed parents that the child names.
+    """Decide about the links of a child.
+
+    They include links to confirmed parents that the child names.
 
     `named` are the documents with a number that the child names. `similar` are documents of the kinds that
     `open_candidates` returns. `is_candidate_kind` selects their candidates. `copies` are possible duplicates.
@@ -276,7 +281,10 @@ def decide_matches(
 def open_candidates(
     child: Document, named: Candidates, is_duplicate: IsDuplicate, decisions: ManualDecisions = NO_DECISIONS
 ) -> tuple[str, ...]:
-    """Return the parent kinds that numbers do not decide. Similar documents of these kinds are candidates."""
+    """Return the parent kinds that numbers do not decide.
+
+    Similar documents of these kinds are candidates.
+    """
     return _undecided_kinds(
         child, _by_reference(child, _eligible(named, is_duplicate, decisions), decisions).links, decisions
     )
@@ -330,7 +338,9 @@ def _undecided_kinds(child: Document, links: Sequence[ProposedMatch], decisions:
 
 
 def _by_reference(child: Document, candidates: Sequence[Document], decisions: ManualDecisions) -> RuleDecision:
-    """Decide about each number that the child names. A confirmed parent with the number decides it.
+    """Decide about each number that the child names.
+
+    A confirmed parent with the number decides it.
 
     A confirmed parent with none of these numbers resolves ambiguous matches, because a number was incorrect or misread.
     """

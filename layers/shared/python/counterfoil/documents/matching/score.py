@@ -165,7 +165,10 @@ class Score:
 
 
 def score(child: Document, parent: Document, claims: Collection[Document] = ()) -> Score:
-    """Score `child` as a child of `parent`. `claims` are the documents that name the parent."""
+    """Score `child` as a child of `parent`.
+
+    `claims` are the documents that name the parent.
+    """
     weights = current()
     return _score_pair(child, parent, claims, weights) if claims else _score_without_claims(child, parent, weights)
 
@@ -178,7 +181,10 @@ def _score_pair(child: Document, parent: Document, claims: Collection[Document],
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _score_without_claims(child: Document, parent: Document, weights: Weights) -> Score:
-    """Score a pair. Cached, because every nearby document scores a pair without claims again."""
+    """Score a pair.
+
+    Cached, because every nearby document scores a pair without claims again.
+    """
     return _score_pair(child, parent, (), weights)
 
 

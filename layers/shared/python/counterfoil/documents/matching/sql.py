@@ -75,7 +75,10 @@ class KeyLookup:
         }
 
     def by_key(self, rows: Iterable[tuple[UUID, Iterable[int]]]) -> dict[Key, list[UUID]]:
-        """Return the holders by key from rows of document and key numbers. Keys without holders are missing."""
+        """Return the holders by key from rows of document and key numbers.
+
+        Keys without holders are missing.
+        """
         keys = list(self.limits)
         holders: dict[Key, list[UUID]] = {}
         for id_, numbers in rows:
@@ -135,7 +138,10 @@ ON CONFLICT (document_id, type, value) DO NOTHING
 def write_search_keys(
     connection: Connection, tenant_id: UUID, search_keys: Mapping[UUID, Collection[Key]], known: Collection[UUID]
 ) -> None:
-    """Replace the search keys of documents. Only `known` documents may already have search keys."""
+    """Replace the search keys of documents.
+
+    Only `known` documents may already have search keys.
+    """
     if not known and not any(search_keys.values()):
         return
     connection.execute(
@@ -280,7 +286,10 @@ class MatchingSnapshot(NamedTuple):
 
 
 def begin(connection: Connection, ids: Collection[UUID]) -> MatchingSnapshot:
-    """Begin a search: read the documents, their keys and edges. New documents need one round trip."""
+    """Begin a search: read the documents, their keys and edges.
+
+    New documents need one round trip.
+    """
     rows = connection.execute(_BEGIN, {"ids": list(ids), "seeks": SEARCH_PREFIX}).fetchall()
     linked = [row[1] for row in rows if row[7]]
     return MatchingSnapshot(
@@ -799,7 +808,10 @@ RETURNING id
 
 
 def decisions(connection: Connection, ids: Collection[UUID]) -> list[Decision]:
-    """Return the decisions about documents, oldest first. The latest decision about a pair applies."""
+    """Return the decisions about documents, oldest first.
+
+    The latest decision about a pair applies.
+    """
     rows = connection.execute(_DECISIONS, {"ids": list(ids)})
     return [Decision(id_, Pair(a, b), verdict, by, reason, at) for id_, a, b, verdict, by, reason, at in rows]
 

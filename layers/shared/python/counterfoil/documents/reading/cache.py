@@ -41,13 +41,18 @@ class AnswerCache:
         """Number of answers passed to `store`, which a later attempt can use."""
 
     def find(self, questions: Iterable[bytes]) -> dict[bytes, Any]:
-        """Return the stored answers by cache key. Raises the same errors as `Database.tenant`."""
+        """Return the stored answers by cache key.
+
+        Raises the same errors as `Database.tenant`.
+        """
         with self._database.tenant(self._tenant_id) as connection:
             cursor = connection.execute(_FIND, {"id": self._document_id, "questions": list(questions)})
             return dict(cursor.fetchall())
 
     def store(self, question: bytes, answer: Any, by: str) -> None:
-        """Store an answer, unless its cache key already has one. `by` is the service or model that gave it.
+        """Store an answer, unless its cache key already has one.
+
+        `by` is the service or model that gave it.
 
         Raises the same errors as `Database.tenant`.
         """
@@ -71,7 +76,10 @@ class CachedLlm:
     """Language model that caches its answers about one document."""
 
     def __init__(self, make: Callable[[], Llm], cache: AnswerCache, tenant_id: UUID, document_id: UUID) -> None:
-        """`make` creates the configured model. Its calls are attributed to the tenant and the document."""
+        """`make` creates the configured model.
+
+        Its calls are attributed to the tenant and the document.
+        """
         self._make = make
         self._cache = cache
         self._tenant_id = tenant_id

@@ -72,7 +72,10 @@ _SYMBOLS: Mapping[str, tuple[str, ...]] = {
 
 
 class Grounding:
-    """The pages' text. Each lookup returns the first page that states a value, from 1, or None."""
+    """The pages' text.
+
+    Each lookup returns the first page that states a value, from 1, or None.
+    """
 
     def __init__(self, pages: Sequence[Page]) -> None:
         self._texts = [unicodedata.normalize("NFKC", page.text) for page in pages]
@@ -165,7 +168,10 @@ class _Tokens:
         self._edges, self._outer = frozenset(edges), frozenset(outer)
 
     def states(self, sought: str, *, whole_words: bool = False) -> bool:
-        """Return whether consecutive tokens form this text. `whole_words` requires complete printed words."""
+        """Return whether consecutive tokens form this text.
+
+        `whole_words` requires complete printed words.
+        """
         edges = self._outer if whole_words else self._edges
         position = self._joined.find(sought)
         while position >= 0:

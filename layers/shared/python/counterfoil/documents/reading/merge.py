@@ -1,4 +1,6 @@
-"""Merges fields found by rules with a model's fields, and checks the result. Pure.
+"""Merges fields found by rules with a model's fields, and checks the result.
+
+Pure.
 
 Fields of which the rules are certain are retained, and the model supplies the other fields. Totals are chosen as a
 consistent set. All line items come from one source, preferably the source whose line items add up to the net total.
@@ -34,7 +36,9 @@ class ReadFields:
 
 
 def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> ReadFields:
-    """Return the merged fields. If the types differ, only the fields of one source are returned.
+    """Return the merged fields.
+
+    If the types differ, only the fields of one source are returned.
 
     These are the rules' fields if the rules are certain of the document number or the model's type is `other`, and
     otherwise the model's fields.
@@ -217,7 +221,10 @@ def inconsistencies(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def totals_agree(fields: Mapping[str, Any]) -> bool:
-    """Return whether net and tax add up to the gross total. True if one of them is not stated."""
+    """Return whether net and tax add up to the gross total.
+
+    True if one of them is not stated.
+    """
     net, tax, gross = (_decimal(fields.get(name)) for name in ("total_net", "total_tax", "total_gross"))
     return net is None or tax is None or gross is None or totals.gross_agrees(net, tax, gross)
 

@@ -118,7 +118,10 @@ class LlmExtraction(Record):
     @model_validator(mode="before")
     @classmethod
     def _as_written(cls, fields: Any) -> Any:
-        """Convert JSON numbers to strings and drop empty fields. Models return both, despite the schema."""
+        """Convert JSON numbers to strings and drop empty fields.
+
+        Models return both, despite the schema.
+        """
         return _without_numbers(fields) if isinstance(fields, Mapping) else fields
 
 
@@ -149,7 +152,10 @@ class GroundedExtraction:
 
 
 def question(pages: Sequence[Page], *, lines: bool) -> LlmRequest:
-    """Return the request to extract a document from its pages. `lines` includes the line items."""
+    """Return the request to extract a document from its pages.
+
+    `lines` includes the line items.
+    """
     shown_pages, omitted = _select_pages(pages)
     content: dict[str, Any] = {"pages": shown_pages}
     if omitted:

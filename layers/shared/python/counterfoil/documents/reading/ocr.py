@@ -1,4 +1,7 @@
-"""OCR of scanned pages and images. The result is words with boxes, as in a text layer."""
+"""OCR of scanned pages and images.
+
+The result is words with boxes, as in a text layer.
+"""
 
 import math
 from collections import Counter
@@ -192,7 +195,10 @@ def _quad(block: _Block, width: float, height: float) -> _Quad:
 
 
 def _prevailing_turns(quads: Iterable[_Quad]) -> int:
-    """Return the clockwise quarter turns of most of the text. Longer words count more."""
+    """Return the clockwise quarter turns of most of the text.
+
+    Longer words count more.
+    """
     counts: Counter[int] = Counter()
     for text, corners in quads:
         (x0, y0), (x1, y1) = corners[:2]
@@ -311,7 +317,9 @@ PageRenderer = Callable[[Sequence[int]], Iterable[bytes]]
 
 
 def ocr_pdf(content: bytes, text: FileText, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on a PDF's scanned pages. A recognized page replaces a page with fewer words.
+    """Run OCR on a PDF's scanned pages.
+
+    A recognized page replaces a page with fewer words.
 
     Scanned pages are unread without a service, or if there are more than MAX_SCANNED_PAGES. Pages with an illegible
     text layer have no words unless OCR finds some.
@@ -346,7 +354,10 @@ _REFUSED_PAGES = "the OCR service rejects their format or size"
 
 
 def ocr_image(content: bytes, service: CachedOcr | None, deadline: Deadline) -> Recognition:
-    """Run OCR on an image, page by page for a TIFF. Raises the same errors as `CachedOcr.recognize`."""
+    """Run OCR on an image, page by page for a TIFF.
+
+    Raises the same errors as `CachedOcr.recognize`.
+    """
     if service is None:
         return Recognition((), unread=(1,), reason=OCR_DISABLED)
     page_pixels = parsers.page_sizes(content, deadline.check)

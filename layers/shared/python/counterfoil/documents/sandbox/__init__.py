@@ -1,1 +1,4 @@
-"""Parsers for untrusted files. Each call runs in a child process with memory and time limits."""
+"""Parsers for untrusted files.
+
+Each call runs in a child process with memory and time limits.
+"""

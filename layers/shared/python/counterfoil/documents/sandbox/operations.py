@@ -1,4 +1,7 @@
-"""Operations on files that run in a child process. `parsers` calls them from the parent."""
+"""Operations on files that run in a child process.
+
+`parsers` calls them from the parent.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict

@@ -23,7 +23,10 @@ def pack(pages: Sequence[Page]) -> tuple[Any, bytes]:
 
 
 def unpack(head: Any, content: bytes) -> list[Page]:
-    """Return the pages from the output of `pack`. Raises `ValueError` if it is invalid."""
+    """Return the pages from the output of `pack`.
+
+    Raises `ValueError` if it is invalid.
+    """
     count = sum(words + lost_words for *_, words, lost_words in head)
     size = count * _EDGES * array("d").itemsize
     edges = array("d")

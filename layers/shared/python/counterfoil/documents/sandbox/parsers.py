@@ -1,4 +1,6 @@
-"""Parsing of untrusted files in child processes, with memory and time limits. Parent side.
+"""Parsing of untrusted files in child processes, with memory and time limits.
+
+Parent side.
 
 The rules that read pages also run in a child, because their run time depends on the words in untrusted files.
 """
@@ -44,7 +46,9 @@ class FileText:
 
 
 def read(content: bytes, check: Check = _no_check, *, text_only: bool = False) -> FileText:
-    """Read the XML of a file, or the pages of a PDF without XML. `text_only` ignores XML inside a PDF.
+    """Read the XML of a file, or the pages of a PDF without XML.
+
+    `text_only` ignores XML inside a PDF.
 
     Raises the same errors as `process.run`.
     """
@@ -65,7 +69,10 @@ def _extraction(value: Any) -> ExtractionResult:
 
 
 def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
-    """Run `splitting.split` in a child process. Raises the same errors as `process.run`."""
+    """Run `splitting.split` in a child process.
+
+    Raises the same errors as `process.run`.
+    """
     head, words = packing.pack(pages)
     (frame,) = run("split_pages", words, {"pages": head}, READ_LIMITS, check)
     boundaries = (
@@ -75,7 +82,10 @@ def split_pages(pages: Sequence[Page], check: Check = _no_check) -> Split:
 
 
 def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | None:
-    """Run `text.reading.read` in a child process. Raises the same errors as `process.run`."""
+    """Run `text.reading.read` in a child process.
+
+    Raises the same errors as `process.run`.
+    """
     head, words = packing.pack(pages)
     (frame,) = run("read_pages", words, {"pages": head}, READ_LIMITS, check)
     value = frame.value
@@ -86,18 +96,27 @@ def read_pages(pages: Sequence[Page], check: Check = _no_check) -> Reading | Non
 
 
 def extract_pages(content: bytes, ranges: Sequence[tuple[int, int]], check: Check = _no_check) -> Iterator[bytes]:
-    """Run `pdf.extract_pages` in a child process. Raises the same errors as `process.run`."""
+    """Run `pdf.extract_pages` in a child process.
+
+    Raises the same errors as `process.run`.
+    """
     return (frame.content for frame in run("cut", content, {"ranges": ranges}, SPLIT_LIMITS, check))
 
 
 def page_sizes(content: bytes, check: Check = _no_check) -> list[tuple[int, int] | None] | None:
-    """Run `page_images.page_sizes` in a child process. Raises the same errors as `process.run`."""
+    """Run `page_images.page_sizes` in a child process.
+
+    Raises the same errors as `process.run`.
+    """
     (frame,) = run("page_sizes", content, {}, READ_LIMITS, check)
     return None if frame.value is None else [None if size is None else (size[0], size[1]) for size in frame.value]
 
 
 def tiff_pages(content: bytes, numbers: Sequence[int], check: Check = _no_check) -> Iterator[bytes]:
-    """Run `page_images.tiff_pages` in a child process. Raises the same errors as `process.run`."""
+    """Run `page_images.tiff_pages` in a child process.
+
+    Raises the same errors as `process.run`.
+    """
     return (frame.content for frame in run("tiff_pages", content, {"numbers": numbers}, SPLIT_LIMITS, check))
 
 

@@ -191,7 +191,9 @@ class _Child:
         limits: Limits,
         check: Callable[[], None],
     ) -> Iterator[Frame]:
-        """Yield the frames of an answer. After an unfinished call, the child stays busy and is not reused.
+        """Yield the frames of an answer.
+
+        After an unfinished call, the child stays busy and is not reused.
 
         Raises:
             _ChildFailedError: any failure, except for errors that `check` raises.
@@ -228,7 +230,10 @@ class _Child:
                 pipe.close()
 
     def _await_start(self, check: Callable[[], None]) -> None:
-        """Wait for the byte that reports a successful start. The file never causes a failed start."""
+        """Wait for the byte that reports a successful start.
+
+        The file never causes a failed start.
+        """
         try:
             self._read(1, _Clock(START_SECONDS, check))
         except (_PipeClosedError, TimeoutError):
@@ -284,7 +289,10 @@ class _Child:
             return piece
 
     def _write(self, head: bytes, content: bytes, clock: "_Clock") -> None:
-        """Write a request. Most fit into the pipe in one write, which wakes the child once."""
+        """Write a request.
+
+        Most fit into the pipe in one write, which wakes the child once.
+        """
         head_left, content_left = memoryview(head), memoryview(content)
         while head_left or content_left:
             try:

@@ -1,4 +1,7 @@
-"""The child process that parses untrusted files. It limits itself before it reads the first file."""
+"""The child process that parses untrusted files.
+
+It limits itself before it reads the first file.
+"""
 
 import fcntl
 import json
@@ -28,7 +31,10 @@ Operation = Callable[..., Iterator[Part]]
 
 
 def limit() -> None:
-    """Limit memory, CPU time, files and processes. The process cannot lift these limits."""
+    """Limit memory, CPU time, files and processes.
+
+    The process cannot lift these limits.
+    """
     limits = {
         resource.RLIMIT_CPU: MAX_CPU_SECONDS,
         resource.RLIMIT_FSIZE: 0,

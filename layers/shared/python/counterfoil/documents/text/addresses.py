@@ -78,7 +78,10 @@ _MAX_INLINE = 200
 
 @dataclass(frozen=True)
 class Town:
-    """Postal code, city and country on a line. The country is None if the line does not name one."""
+    """Postal code, city and country on a line.
+
+    The country is None if the line does not name one.
+    """
 
     code: str
     city: str
@@ -165,7 +168,10 @@ def find(layout: Layout) -> list[Address]:
 
 
 def _town_of(layout: Layout, cell: Cell) -> Town | None:
-    """Return the town in a cell. British addresses may have the postal code on the line below the town."""
+    """Return the town in a cell.
+
+    British addresses may have the postal code on the line below the town.
+    """
     if _CODE_ALONE.fullmatch(cell.text.strip(" ,.")) is None:
         return town(cell.text)
     cell_above = _nearest_over(layout, cell)

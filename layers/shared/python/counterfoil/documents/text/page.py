@@ -268,7 +268,10 @@ def _prevailing_turns(runs: Sequence[_Run]) -> int:
 
 
 def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
-    """Split characters at spaces in the file. Spaces that pdfium inserts may only be kerning."""
+    """Split characters at spaces in the file.
+
+    Spaces that pdfium inserts may only be kerning.
+    """
     characters: list[_Character] = []
     turns: int | None = 0
     box = raw.FS_RECTF()
@@ -323,7 +326,10 @@ def _upright(character: _Character, turns: int, box: tuple[float, float, float, 
 
 
 def _words(characters: Sequence[Word]) -> Iterator[Word]:
-    """Group characters into words. A gap as wide as a space or a move to another line ends a word."""
+    """Group characters into words.
+
+    A gap as wide as a space or a move to another line ends a word.
+    """
     word: list[Word] = []
     for character in characters:
         if word and _is_apart(word[-1], character):

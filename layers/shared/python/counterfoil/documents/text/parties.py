@@ -51,7 +51,10 @@ class Party:
 
 @dataclass(frozen=True)
 class _Id:
-    """A number or e-mail address of a party. `side` is set if its position or label identifies the owner."""
+    """A number or e-mail address of a party.
+
+    `side` is set if its position or label identifies the owner.
+    """
 
     field: str
     value: str
@@ -62,7 +65,10 @@ class _Id:
 
 
 def read(layout: Layout, kind: DocumentType) -> dict[str, Party]:
-    """Return seller and buyer by the document type's role names. A party without a name is omitted."""
+    """Return seller and buyer by the document type's role names.
+
+    A party without a name is omitted.
+    """
     roles, writer = ROLES[kind], "buyer" if kind in _BUYER_WRITES else "seller"
     sides = _sides(layout, kind, writer)
     names = {side: address.name or "" for side, (address, _, _) in sides.items()}
@@ -298,7 +304,10 @@ def _tax_number(text: str) -> tuple[str, float] | None:
 
 
 def _registration(text: str) -> tuple[str, float] | None:
-    """Return a registration number and its confidence. The register's town may precede the number."""
+    """Return a registration number and its confidence.
+
+    The register's town may precede the number.
+    """
     match = _REGISTRATION.match(text.strip(" .:#"))
     return (match["number"].replace(" ", ""), 1.0) if match else None
 

@@ -140,7 +140,10 @@ def read_fields(line: RawLine, heading: Heading, form: NumberFormat, *, collapse
 
 
 def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, list[Piece]]:
-    """Return the words of a line item by kind. Cells with several values are split by rows."""
+    """Return the words of a line item by kind.
+
+    Cells with several values are split by rows.
+    """
     cells: dict[Kind, list[Piece]] = {}
     for index, pieces in sorted(line.cells.items()):
         names = [name[0] for name in heading.columns[index].names]
@@ -155,7 +158,10 @@ def _by_kind(line: RawLine, heading: Heading, *, collapsed: bool) -> dict[Kind, 
 def _split_rows(
     names: Sequence[Kind], pieces: Sequence[Piece], line: RawLine, *, collapsed: bool
 ) -> Iterator[tuple[Kind, Piece]]:
-    """Yield each row of a cell with its kind, by position. Rows after the last kind also have that kind."""
+    """Yield each row of a cell with its kind, by position.
+
+    Rows after the last kind also have that kind.
+    """
     rows = [piece for piece in pieces if not _is_known_code(piece.text)]
     if Kind.DESCRIPTION not in names and collapsed and len(rows) == 1 and Kind.ARTICLE in names:
         yield Kind.ARTICLE, rows[0]
@@ -242,7 +248,10 @@ def _put_texts(item: LineFields, cells: Mapping[Kind, Sequence[Piece]]) -> None:
 
 
 def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
-    """Yield the rows of a cell, split at blank rows. A page break does not split a paragraph."""
+    """Yield the rows of a cell, split at blank rows.
+
+    A page break does not split a paragraph.
+    """
     rows: list[str] = []
     for previous, piece in pairwise((None, *pieces)):
         if piece is None:

@@ -1,4 +1,6 @@
-"""Table headings, the columns that they name, and the vocabulary of other rows. Pure.
+"""Table headings, the columns that they name, and the vocabulary of other rows.
+
+Pure.
 
 The words are German, English, French, Italian, Spanish, Dutch and Danish. An ambiguous name (`Amount` is a quantity or
 a sum of money) has several kinds, the most likely first. The values below it decide.
@@ -398,7 +400,10 @@ def _join_unnamed(cells: Sequence[_Cell], height: float) -> Iterator[_Cell]:
 
 
 def _columns(rows: Sequence[Sequence[_Cell]]) -> tuple[Column, ...]:
-    """Join cells below each other into columns. Names without a known kind form columns of kind OTHER."""
+    """Join cells below each other into columns.
+
+    Names without a known kind form columns of kind OTHER.
+    """
     stacks: list[list[_Cell]] = []
     for row in rows:
         for cell in row:

@@ -419,7 +419,10 @@ class _Reader:
         self.taken: set[Token] = set()
 
     def read(self, open_line: RawLine | None) -> list[RawLine]:
-        """Read the page. Words above the first line item are added to `open_line`, unless it is None."""
+        """Read the page.
+
+        Words above the first line item are added to `open_line`, unless it is None.
+        """
         numbers = self._column_numbers()
         lines = self._anchor_lines(numbers)
         self._set_bounds(lines)
@@ -450,12 +453,18 @@ class _Reader:
         return numbers
 
     def _has_companions(self, row: Row) -> bool:
-        """Return whether a row has a quantity, a price and an amount. A sum does not have all three."""
+        """Return whether a row has a quantity, a price and an amount.
+
+        A sum does not have all three.
+        """
         kinds = {self._column_of(token).kind for token in row.tokens if token.value is not None}
         return {Kind.QUANTITY, Kind.PRICE, Kind.NET} <= kinds
 
     def _column_of(self, token: Token) -> Column:
-        """Return the column whose heading is nearest to a number. Percentages belong only to rate columns."""
+        """Return the column whose heading is nearest to a number.
+
+        Percentages belong only to rate columns.
+        """
         rates = [column for column in self.columns if column.kind in _RATE_KINDS]
         if token.is_percent:
             return min(rates or [_NO_COLUMN], key=lambda column: _distance(column, token))

@@ -49,7 +49,10 @@ _FIRST_POSITION = 100
 
 @dataclass(frozen=True)
 class _Product:
-    """A row with two factors and their product. `is_telling` is true if neither factor is 1."""
+    """A row with two factors and their product.
+
+    `is_telling` is true if neither factor is 1.
+    """
 
     row: Row
     quantity: Token
@@ -328,7 +331,10 @@ def _running_rows(pages: Sequence[Page], rows: Sequence[Sequence[Row]]) -> set[t
 def _tables(
     pages: Sequence[Page], rows: Sequence[Sequence[Row]], running: set[tuple[int, int]]
 ) -> Iterator[list[Stretch]]:
-    """Yield the line item tables, split by page. Each ends at the next table or the document's end."""
+    """Yield the line item tables, split by page.
+
+    Each ends at the next table or the document's end.
+    """
     table: list[Stretch] = []
     for number, page in enumerate(pages, start=1):
         page_rows = [row for index, row in enumerate(rows[number - 1]) if (number, index) not in running]
@@ -488,7 +494,10 @@ def _reconcile(
 
 
 def _add_to_line_above(charge: Charge, amount: Decimal, lines: Sequence[tuple[RawLine, LineFields]]) -> bool:
-    """Add a charge's amount to the line item above if another line item follows. Return True if added."""
+    """Add a charge's amount to the line item above if another line item follows.
+
+    Return True if added.
+    """
     position = charge.row.page, charge.row.top
     items_above = [item for line, item in lines if (line.page, line.top) < position]
     if (
@@ -514,7 +523,10 @@ def _put_rates(lines: Sequence[LineFields], charge_amounts: Sequence[Decimal], r
 
 
 def _put_rates_of_codes(lines: Sequence[LineFields], rows: Sequence[Row]) -> None:
-    """Replace tax codes with the rates from a tax table. Remove codes that no tax table explains."""
+    """Replace tax codes with the rates from a tax table.
+
+    Remove codes that no tax table explains.
+    """
     coded_items = [
         item
         for item in lines

@@ -1,4 +1,6 @@
-"""Reads document totals, charges and tax rates, and verifies them by arithmetic. Pure.
+"""Reads document totals, charges and tax rates, and verifies them by arithmetic.
+
+Pure.
 
 Totals are found by their labels and verified: net plus tax equals gross. A discount, freight or packaging charge next
 to the line items becomes a separate line item if line items and charges add up to a stated sum. If nothing adds up,
@@ -497,7 +499,10 @@ def _last_number(words: Sequence[Word], form: NumberFormat) -> Decimal | None:
 def _totals_with_charge(
     layout: Layout, form: NumberFormat, nets: list[Amount], taxes: list[Amount], grosses: list[Amount]
 ) -> Totals | None:
-    """Return totals that add up if a charge below the line items is included. The net amount is derived."""
+    """Return totals that add up if a charge below the line items is included.
+
+    The net amount is derived.
+    """
     charges = [
         amount.value
         for cell in layout.cells

@@ -48,10 +48,16 @@ def assign(weights: Pairs) -> dict[int, int]:
 
 
 class _Assignment:
-    """Finds the pairs with the lowest total cost, row by row. Costs minus potentials are never negative."""
+    """Finds the pairs with the lowest total cost, row by row.
+
+    Costs minus potentials are never negative.
+    """
 
     def __init__(self, costs: Mapping[int, Mapping[int, float]]) -> None:
-        """Assign all rows. `costs` are by row and column. Every row has a column that no other row has."""
+        """Assign all rows.
+
+        `costs` are by row and column. Every row has a column that no other row has.
+        """
         self.rows: dict[int, int] = {}
         self._costs = costs
         self._columns: dict[int, int] = {}
@@ -150,7 +156,10 @@ def anchors(document: Document) -> list[OrderLine]:
 
 
 def align_documents(documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]]) -> dict[Place, OrderLine]:
-    """Return the anchor of each aligned line item. `documents` has the possible anchors of each document."""
+    """Return the anchor of each aligned line item.
+
+    `documents` has the possible anchors of each document.
+    """
     learned: LearnedNames = {}
     aligned: dict[Place, OrderLine] = {}
     for _ in range(_ROUNDS):
@@ -248,7 +257,9 @@ def align(
 
 
 class _CandidateIndex:
-    """Finds the anchors that a line item may match. If there are few anchors, all are returned.
+    """Finds the anchors that a line item may match.
+
+    If there are few anchors, all are returned.
 
     If there are many, anchors with the same article number or description are returned. If no anchor has the same,
     anchors with a common word, or with the same quantity and amount, are returned. The named order line is added.
@@ -376,7 +387,10 @@ def _share(words: Sequence[str], other_words: Sequence[str]) -> float:
 
 
 def _word_weight(word: str) -> int:
-    """Return a word's length, from 4 to 10. Short words count as 4, because they may be sizes."""
+    """Return a word's length, from 4 to 10.
+
+    Short words count as 4, because they may be sizes.
+    """
     return min(max(len(word), 4), 10)
 
 

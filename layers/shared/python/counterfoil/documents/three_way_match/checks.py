@@ -54,7 +54,10 @@ _EXACT = Context(prec=200)
 
 
 def price_variances(ledger: Ledger, tolerances: Tolerances) -> Iterator[Variance]:
-    """Compare prices and tax rates of line items. Prices in different currencies are not compared."""
+    """Compare prices and tax rates of line items.
+
+    Prices in different currencies are not compared.
+    """
     for item in ledger.items:
         if not item.is_ordered:
             continue
@@ -258,7 +261,10 @@ def _bounds(ledger: Ledger, item: Item) -> Iterator[_Bound]:
 
 
 def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> Iterator[Variance]:
-    """Find excess billed quantities. The variance belongs to the first invoice beyond the maximum."""
+    """Find excess billed quantities.
+
+    The variance belongs to the first invoice beyond the maximum.
+    """
     for bound in _bounds(ledger, item):
         crossing = _first_beyond(item, bound.quantity)
         if crossing is None:

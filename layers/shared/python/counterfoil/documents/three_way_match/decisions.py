@@ -64,7 +64,10 @@ def variance_key(variance: Variance) -> VarianceKey:
 
 
 def apply_decisions(variances: Iterable[Variance], decisions: Collection[VarianceDecision]) -> Iterator[Variance]:
-    """Apply decisions to variances. `decisions` has at most one decision about each variance."""
+    """Apply decisions to variances.
+
+    `decisions` has at most one decision about each variance.
+    """
     by_key = {decision.variance_key: decision for decision in decisions}
     for variance in variances:
         decision = by_key.get(variance_key(variance)) if by_key and is_difference(variance) else None
@@ -153,7 +156,10 @@ class DecisionLabel:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Basis of a suggestion. Sizes are in percent or absolute, like the suggested limit."""
+    """Basis of a suggestion.
+
+    Sizes are in percent or absolute, like the suggested limit.
+    """
 
     accepted: int
     """Number of documents with accepted differences below the smallest disputed difference."""
@@ -372,7 +378,10 @@ def _limit(sizes: Sequence[Decimal], cutoff: Decimal | None) -> Decimal:
 
 
 def _raise_limit(limits: Limits, direction: Direction, limit_kind: LimitKind, limit: Decimal) -> Limits:
-    """Raise one limit. If the other limit is zero, remove it, because it would prevent any tolerance."""
+    """Raise one limit.
+
+    If the other limit is zero, remove it, because it would prevent any tolerance.
+    """
     absolute, percent = _limits_of(limits, direction)
     if limit_kind == "absolute":
         absolute = limit if absolute is None else max(limit, absolute)

@@ -231,7 +231,10 @@ class Line:
 
     @property
     def is_item(self) -> bool:
-        """True for goods and services. False for charges, and with neither article number nor unit."""
+        """True for goods and services.
+
+        False for charges, and with neither article number nor unit.
+        """
         if self.article is not None or self.buyer_article is not None:
             return True
         return self.unit is not None and not is_charge(self.words)
@@ -278,7 +281,9 @@ class Document:
 
 
 def read_document(id_: UUID, type_: str, received_at: datetime, data: Mapping[str, Any]) -> Document:
-    """Convert structured data (`structured`) to a document. Invalid values are skipped.
+    """Convert structured data (`structured`) to a document.
+
+    Invalid values are skipped.
 
     Raises:
         KeyError: the type is `other`, which has no roles.
@@ -449,7 +454,10 @@ class LineContribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineComparison:
-    """An article or service, compared across all documents. A quantity is None if no document states it."""
+    """An article or service, compared across all documents.
+
+    A quantity is None if no document states it.
+    """
 
     order: UUID | None
     line: str

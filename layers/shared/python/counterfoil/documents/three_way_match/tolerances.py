@@ -65,7 +65,10 @@ class Limits:
 
 
 def as_json(value: Any, decimal: Callable[[Decimal], str] = "{:f}".format) -> Any:
-    """Return the JSON form of a dataclass by its field names. Decimals and ids are strings."""
+    """Return the JSON form of a dataclass by its field names.
+
+    Decimals and ids are strings.
+    """
     if is_dataclass(value):
         return {field.name: as_json(getattr(value, field.name), decimal) for field in fields(value)}
     if isinstance(value, tuple):
