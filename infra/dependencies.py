@@ -1,7 +1,7 @@
-"""The dependency layer: the functions' packages, locked in `layers/dependencies/requirements.txt`.
+"""Builds the dependency layer, which contains the functions' packages.
 
-`python -m infra.dependencies` writes this file from uv.lock. With `--check`, it exits with code 1 if the file is out of
-date.
+The packages are locked in `layers/dependencies/requirements.txt`. `python -m infra.dependencies` writes this file from
+uv.lock. With `--check`, it exits with code 1 if the file is out of date.
 """
 
 import hashlib
@@ -128,7 +128,9 @@ def trim(site: Path) -> None:
 
 
 def exported() -> str:
-    """Return the expected `layers/dependencies/requirements.txt`: the lock's dependencies with hashes.
+    """Return the expected content of `layers/dependencies/requirements.txt`.
+
+    It lists the dependencies in uv.lock with their hashes.
 
     Raises:
         PackagingError: uv.lock does not match pyproject.toml.

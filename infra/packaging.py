@@ -53,7 +53,7 @@ LAMBDA = Target(python="3.13", platform="aarch64-manylinux_2_28")
 
 
 def local_target() -> Target:
-    """Return the target of the local cloud, which runs functions with the current interpreter."""
+    """Return the local cloud's target, which uses the current interpreter."""
     return Target(python=f"{sys.version_info.major}.{sys.version_info.minor}", platform=None)
 
 
@@ -67,7 +67,10 @@ class Package:
 
 @cache
 def interpreter(version: str) -> str | None:
-    """Return the path of a Python of this version for compiling byte code, or None if it is not installed."""
+    """Return the path of this Python version, or None if it is not installed.
+
+    The interpreter is used to compile byte code.
+    """
     if version == local_target().python:
         return sys.executable
     result = subprocess.run(  # noqa: S603 - a fixed command
@@ -85,9 +88,10 @@ def code_layer(target: Target, *, root: Path = ROOT) -> Package:
 
 
 def function(name: str, extra_files: Iterable[str], target: Target, *, root: Path = ROOT) -> Package:
-    """Return a function's asset: its folder, under the same path as in the project, and its extra files.
+    """Return a function's asset, which contains its folder and its extra files.
 
-    Its folder `pages`, if any, is replaced by the bundled files for browsers.
+    The files have the same paths as in the project. Its folder `pages`, if any, is replaced by the bundled files for
+    browsers.
 
     Raises:
         PackagingError: the folder, its handler or an extra file is missing, or its pages cannot be bundled.
@@ -114,9 +118,9 @@ def _with_pages(files: dict[str, Path], folder: str, root: Path) -> dict[str, Pa
 
 
 def files_under(folder: Path, paths: Iterable[str]) -> dict[str, Path]:
-    """Return the files in `paths`, including the contents of folders, by path relative to `folder`.
+    """Return the files in `paths`, by path relative to `folder`.
 
-    Byte code and hidden files are excluded.
+    The contents of folders are included. Byte code and hidden files are excluded.
 
     Raises:
         PackagingError: a file or folder does not exist.

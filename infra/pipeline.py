@@ -159,7 +159,11 @@ class PipelineStack(Stack):
         return lambda_code(packaging.function(row.name, row.extra_files, self._stage.target))
 
     def _serve(self) -> None:
-        """Connect the gateway to its function, and set the console's URL for notifications."""
+        """Connect the gateway to its function, and set the console's URL.
+
+        Functions that send notifications get the console's URL. The gateway's function gets the settings for signing in
+        and uploading.
+        """
         api, uploads = self.state.api, self.state.uploads
         for worker in self.workers.values():
             if worker.row.trigger is Trigger.HTTP_API:
@@ -192,5 +196,8 @@ class PipelineStack(Stack):
 
 
 def lambda_code(package: Package) -> lambda_.Code:
-    """Return a package as a CDK asset, named after the hash of its input instead of the zip file."""
+    """Return a package as a CDK asset, named after the hash of its input.
+
+    By default, the CDK hashes the zip file instead.
+    """
     return lambda_.Code.from_asset(str(package.path), asset_hash=package.hash)

@@ -64,7 +64,10 @@ class WorkerResources:
 
     @property
     def alarm_arns(self) -> str:
-        """ARN pattern for all alarms of the account; `*` in the local cloud, where alarms have no ARNs."""
+        """ARN pattern for all alarms of the account.
+
+        It is `*` in the local cloud, where alarms have no ARNs.
+        """
         if not self.stage.is_aws:
             return "*"
         return f"arn:{Aws.PARTITION}:cloudwatch:{Aws.REGION}:{Aws.ACCOUNT_ID}:alarm:*"
@@ -72,7 +75,10 @@ class WorkerResources:
 
 @dataclass(frozen=True)
 class Invocation:
-    """Limits for a scheduled invocation: retries after a failure, and waiting time for a busy function."""
+    """Limits for a scheduled invocation.
+
+    `retries` limits the retries after a failure. `max_event_age` limits the waiting time for a busy function.
+    """
 
     retries: int
     max_event_age: Duration
@@ -178,7 +184,7 @@ class Worker(Construct):
         return {**environment, **shared.stage.database.environment(row)}
 
     def _role(self) -> iam.Role:
-        """Create the worker's role with the permissions from its row, and without managed policies."""
+        """Create the worker's role with its row's permissions and no managed policies."""
         network = network_statements(self.row) if self._shared.stage.is_aws else []
         services = service_statements(self.row, self._shared.stage.external_services)
         self._policy.add_statements(*self._statements(), *services, *network)
@@ -276,7 +282,7 @@ class Worker(Construct):
         return actions + [f"{action}Batch" for action in BATCHED if is_local and action in actions]
 
     def _feeding_queues(self, source: WorkerSpec) -> dict[str, sqs.Queue]:
-        """Return the queues of `source` that feed this worker, by the names of their mappings."""
+        """Return the queues of `source` that feed this worker, by mapping name."""
         queues = self._shared.queues[source.name]
         if self.row.trigger is Trigger.DEAD_LETTER_QUEUES:
             return {f"{source.logical_name}Mapping": queues.dead_letters}
@@ -299,7 +305,10 @@ class Worker(Construct):
 
 
 def network_statements(row: WorkerSpec) -> list[iam.PolicyStatement]:
-    """Allow Lambda to place the function in its subnets, and deny the same to the function's code."""
+    """Allow Lambda, but not the function's code, to manage network interfaces.
+
+    Lambda needs them to place the function in its subnets.
+    """
     return [
         # Lambda checks these permissions before an interface exists, so they cannot be limited to resources.
         iam.PolicyStatement(actions=NETWORK_INTERFACES, resources=["*"]),

@@ -149,12 +149,15 @@ class WorkerSpec:
 
     @property
     def logical_name(self) -> str:
-        """Prefix of construct ids and stack outputs: `DocumentOutput` for `document_output`."""
+        """Prefix of construct ids and outputs: `DocumentOutput` for `document_output`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
     def concurrency_limit(self) -> int:
-        """Maximum concurrent records across all invocations, or 0 for a worker without event source mappings."""
+        """Maximum concurrent records across all invocations.
+
+        It is 0 for a worker without event source mappings.
+        """
         return self.reserved_concurrency * self.permits if self.has_event_source_mapping else 0
 
     @property
@@ -398,14 +401,20 @@ def queue_workers(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
 
 
 def mappings(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
-    """Return the workers whose queues feed `row`: itself, or all workers for the DLQ consumer."""
+    """Return the workers whose queues feed `row`.
+
+    The DLQ consumer is fed by all workers with a queue. Every other worker is fed only by its own queue, if it has one.
+    """
     if row.trigger is Trigger.DEAD_LETTER_QUEUES:
         return queue_workers(rows)
     return [row] if row.has_queue else []
 
 
 def targets(rows: Sequence[WorkerSpec], row: WorkerSpec) -> list[WorkerSpec]:
-    """Return the workers to whose queues `row` sends, starting with itself, because it parks work items."""
+    """Return the workers to whose queues `row` sends messages, itself first.
+
+    A worker sends to its own queue to park work items.
+    """
     sends_to_all = row.sends_to == ALL_QUEUES
     own = [row] if row.has_queue else []
     return own + [
@@ -419,7 +428,10 @@ def cap_concurrency(rows: Sequence[WorkerSpec], maximum_concurrency: int) -> tup
 
 
 def shorten_timeouts(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSpec, ...]:
-    """Return the rows with timeouts of queue-fed workers limited, for tests that exceed them on purpose."""
+    """Return the rows with the timeouts of queue-fed workers limited.
+
+    Tests exceed these timeouts on purpose.
+    """
 
     def shorten(row: WorkerSpec) -> WorkerSpec:
         if not row.has_event_source_mapping or row.timeout <= timeout:
@@ -435,7 +447,10 @@ def shorten_timeouts(rows: Sequence[WorkerSpec], timeout: int) -> tuple[WorkerSp
 
 
 def workers_with_dependency(rows: Sequence[WorkerSpec]) -> list[WorkerSpec]:
-    """Return the rows whose mappings are paused while a service that they depend on is unavailable."""
+    """Return the workers that depend on a service.
+
+    Their mappings are paused while the service is unavailable.
+    """
     return [row for row in rows if row.depends_on is not None]
 
 

@@ -11,7 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 
 def write_certificate(path: Path, name: str) -> Path:
-    """Write a self-signed certificate for a host name or address, with its key, to `path`. Return `path`."""
+    """Write a self-signed certificate and its key to `path`, and return `path`.
+
+    `name` is a host name or an IP address.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     try:

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a separate database for each test, and no remote network access."""
+"""Fixtures for all tests: one database per test, and no remote network access."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -38,7 +38,10 @@ def pytest_runtest_setup() -> None:
 
 
 class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Assign tests to processes by file or folder, and end-to-end tests by the cloud that they share."""
+    """Assign tests to processes by file or folder.
+
+    End-to-end tests are assigned by the cloud that they share.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         folder = next((folder for folder in SINGLE_PROCESS_FOLDERS if nodeid.startswith(folder)), None)
@@ -46,7 +49,7 @@ class ByCloud(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
 
 
 def cloud_of(nodeid: str) -> str | None:
-    """Return the folder or file whose end-to-end tests share one local cloud, or None."""
+    """Return the folder or file whose tests share one local cloud, or None."""
     return max((cloud for cloud in CLOUDS if nodeid.startswith(cloud)), key=len, default=None)
 
 
@@ -189,7 +192,10 @@ def api_database_url(postgres: Server, migrated_database: str) -> str:
 
 @pytest.fixture
 def maintenance_database_url(postgres: Server, migrated_database: str) -> str:
-    """URL of the same database for the watchdog and dead_letters (counterfoil_maintenance)."""
+    """URL of the same database for counterfoil_maintenance.
+
+    The watchdog and dead_letters use this role.
+    """
     return postgres.url(migrated_database, "counterfoil_maintenance")
 
 

@@ -57,7 +57,10 @@ def pdf_in_one_stage() -> bytes:
 
 
 def pdf_with_attachments() -> bytes:
-    """Return a PDF file of about 1 MB with 40 embedded XML files of 24 MiB. pypdf unpacks them one by one."""
+    """Return a PDF file of about 1 MB with 40 embedded XML files of 24 MiB.
+
+    The library pypdf unpacks them one by one.
+    """
     count, first = 40, 5
     names = b" ".join(
         b"(%02d.xml) << /Type /Filespec /F (%02d.xml) /EF << /F %d 0 R >> >>" % (number, number, first + number)
@@ -95,7 +98,7 @@ def _name(number: int) -> bytes:
 
 
 def pdf_with_xml() -> bytes:
-    """Return a PDF file of about 60 KB that embeds `xml_of_attributes` under an e-invoice's file name."""
+    """Return a PDF file of about 60 KB with `xml_of_attributes` as its e-invoice."""
     names = b"(factur-x.xml) << /Type /Filespec /F (factur-x.xml) /EF << /F 5 0 R >> >>"
     catalog = b"<< /Type /Catalog /Pages 2 0 R /Names << /EmbeddedFiles << /Names [%s] >> >> >>" % names
     attachment = _stream(zlib.compress(xml_of_attributes(), 9), [b"FlateDecode"], b"/Type /EmbeddedFile")

@@ -12,7 +12,10 @@ HOST = "127.0.0.1"
 
 
 def outcome(action: Callable[[], object]) -> tuple[type[BaseException] | None, str]:
-    """Return the class and message of the exception that `action` raises, or None and an empty text."""
+    """Return the class and message of the exception that `action` raises.
+
+    Without an exception, return None and an empty text.
+    """
     try:
         action()
     except BaseException as error:  # noqa: BLE001  # tests compare the class
@@ -64,7 +67,10 @@ def _shut(connection: socket.socket) -> None:
 
 
 class ScriptedServer(Listener):
-    """HTTP server that sends `response` and closes the connection, or resets it if `response` is None."""
+    """HTTP server that sends `response` and closes the connection.
+
+    If `response` is None, it resets the connection.
+    """
 
     response: bytes | None = b""
 

@@ -68,7 +68,7 @@ def test_cut_connection_raises_database_unavailable(postgres: Server, migrated_d
 
 @pytest.fixture
 def hung_database(postgres: Server, migrated_database: str) -> Iterator[tuple[faulty_servers.CuttingProxy, Database]]:
-    """A proxy for PostgreSQL, and a database with an idle connection through the proxy."""
+    """A proxy for PostgreSQL, and a database with an idle connection through it."""
     with faulty_servers.cutting_proxy(postgres.port) as proxy:
         url = f"postgresql://counterfoil_worker@{faulty_servers.HOST}:{proxy.port}/{migrated_database}"
         database = Database(url, max_connections=2)
@@ -153,7 +153,7 @@ def test_lock_timeout_raises_conflict(
 
 
 def test_invalid_prepared_statement_raises_conflict_once(database_url: str, admin: Connection) -> None:
-    """A prepared statement is invalid if it was deallocated or its columns have changed."""
+    """A prepared statement is invalid after deallocation or a change of its columns."""
     admin.execute("CREATE TABLE thing (a int); GRANT SELECT ON thing TO PUBLIC")
     database = Database(database_url, max_connections=1)
     runs: list[int] = []
@@ -322,7 +322,7 @@ def test_unreadable_sqs_response_counts_as_unsent(service: faulty_servers.Script
 
 
 def test_dead_pooled_connections_are_replaced(database: Database, admin: Connection):
-    """Connections die if the database fails over while a Lambda environment is frozen."""
+    """Connections die if a failover occurs while a Lambda environment is frozen."""
     with database.delivery() as first, database.delivery() as other:
         pids = [connection.info.backend_pid for connection in (first, other)]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS dead (pid)", [pids])

@@ -229,9 +229,9 @@ CHANGES = (
 
 
 def tampering_statements(kind: str, assignment: str, position: int, end: int, condition: str) -> list[str]:
-    """Return statements that change, remove, insert or move an entry at `position` in a chain.
+    """Return statements that tamper with a chain at `position`.
 
-    Entries are removed up to `end`.
+    They change, remove, insert or move an entry, depending on `kind`. Entries are removed up to `end`.
     """
     copied_columns = (
         "recorded_at, actor, action, targets, version_before, version_after, note_hash, detail, hash, sha256('new')"

@@ -15,7 +15,7 @@ from tests.delivery.harness import Clock
 
 
 class Model:
-    """Simple model of a breaker: which calls are allowed, and how their outcomes change it."""
+    """Simple model of a breaker: which calls it allows, and how outcomes change it."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -28,7 +28,10 @@ class Model:
         self.epoch = object()
 
     def enter(self, now: datetime) -> datetime | object:
-        """Return the epoch if the call is allowed, otherwise the time until which calls are rejected."""
+        """Return the epoch if the call is allowed.
+
+        Otherwise, the result is the time until which calls are rejected.
+        """
         if self.until is None:
             return self.epoch
         if now < self.until:

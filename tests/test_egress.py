@@ -1,4 +1,4 @@
-"""Calls to tenants' URLs connect only to checked addresses, which are public or allowlisted."""
+"""Calls to tenants' URLs connect only to checked public or allowlisted addresses."""
 
 import socket
 import ssl
@@ -324,7 +324,7 @@ def test_malformed_or_unsupported_url_is_rejected(url: str):
 
 @pytest.fixture
 def make_tls_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Server]]:
-    """`make_tls_server(name)` starts a server with a trusted certificate for this name."""
+    """`make_tls_server(name)` starts a server with a trusted certificate for `name`."""
     servers: list[Server] = []
     http._ssl_context.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Subqueries that lock a limited number of rows run only once in every query plan."""
+"""Subqueries that lock a limited number of rows run once in every query plan."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_limited_locks_are_in_subqueries_that_run_once() -> None:
 
 
 def _opening(text: str) -> int | None:
-    """Return the position of the unclosed parenthesis that encloses the end of `text`, or None."""
+    """Return the position of the innermost unclosed parenthesis, or None."""
     depth = 0
     for position in range(len(text) - 1, text.rfind('"""'), -1):
         depth += {")": 1, "(": -1}.get(text[position], 0)

@@ -1,4 +1,7 @@
-"""Secrets come from the environment, or from Secrets Manager with a cache, and are never quoted."""
+"""Secrets come from the environment or Secrets Manager, and are never quoted.
+
+Values from Secrets Manager are cached.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

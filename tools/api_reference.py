@@ -21,7 +21,10 @@ Requests need an ID token of the deployment's issuer as `Authorization: Bearer`.
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Render the reference as Markdown, with a section per tag and the fields of all models."""
+    """Render the reference as Markdown.
+
+    It has a section per tag, and the fields of all models.
+    """
     operations = [
         (operation["tags"][0], path, method.upper(), operation)
         for path, methods in document["paths"].items()
@@ -75,7 +78,7 @@ def _route(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[str
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return the name of a schema's type, for example `string (uuid)` or a model's name."""
+    """Return the name of a schema's type, such as `string (uuid)` or a model's name."""
     if "$ref" in schema:
         return f"`{schema['$ref'].rsplit('/', 1)[-1]}`"
     if "anyOf" in schema or "oneOf" in schema:

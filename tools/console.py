@@ -1,7 +1,7 @@
-"""Generate, check and format the console's TypeScript: `python -m tools.console types|lint|format`.
+"""Generate, check and format the console's TypeScript.
 
-`types` writes the types of the API's requests and responses from the OpenAPI description. `lint` fails if they are
-outdated, and runs the TypeScript compiler and Biome.
+Run `python -m tools.console types|lint|format`. `types` writes the types of the API's requests and responses from the
+OpenAPI description. `lint` fails if they are outdated, and runs the TypeScript compiler and Biome.
 """
 
 import json
@@ -58,7 +58,10 @@ def types() -> str:
 
 
 def _without_prose(schema: Any) -> Any:
-    """Return a schema without titles, descriptions and examples, which the API reference contains."""
+    """Return a schema without titles, descriptions and examples.
+
+    The API reference contains them.
+    """
     if isinstance(schema, list):
         return [_without_prose(item) for item in schema]
     if not isinstance(schema, dict):

@@ -38,7 +38,10 @@ class _Outcome:
     """Page range of a part, or None for a whole file."""
 
     def line(self) -> str:
-        """Return the outcome as one line of JSON, without empty fields such as `reason` and `error`."""
+        """Return the outcome as one line of JSON.
+
+        Optional fields such as `reason` and `error` are omitted if they are empty.
+        """
         result = self.result
         fields = {
             "file": self.file,

@@ -1,6 +1,7 @@
-"""Find English in code, messages, test names and Markdown that native engineers would not write.
+"""Find English that native engineers would not write.
 
-The rules are in tools/prose_rules.toml. A line that quotes data is exempt with `prose: ignore`.
+The linter checks code, messages, test names and Markdown. The rules are in tools/prose_rules.toml. A line that quotes
+data is exempt with `prose: ignore`.
 """
 
 import ast
@@ -171,7 +172,10 @@ def check(path: Path) -> list[Violation]:
 
 
 def tracked(root: Path, paths: list[str]) -> list[str]:
-    """Return the files below `paths` that the rules apply to, relative to the Git work tree `root`."""
+    """Return the files below `paths` that the rules apply to.
+
+    All paths are relative to the Git work tree `root`.
+    """
     result = subprocess.run(["git", "ls-files", "--", *paths], cwd=root, capture_output=True, text=True, check=True)
     return [
         name
@@ -201,7 +205,10 @@ def main(
 
 
 def _docstrings(node: ast.AST) -> Iterator[tuple[str, ast.Constant]]:
-    """Yield the string statements in a node's body, which document the node or the attribute above them."""
+    """Yield the string statements in a node's body with their kinds.
+
+    Each documents the node or the attribute above it.
+    """
     body = getattr(node, "body", None)
     for index, child in enumerate(body if isinstance(body, list) else []):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and isinstance(child.value.value, str):
@@ -241,7 +248,7 @@ def _joined(block: list[tuple[int, str]]) -> Text:
 
 
 def _is_prose(text: str) -> bool:
-    """Return True for a sentence that a person reads, False for SQL, patterns and data."""
+    """Return whether the text is a sentence, rather than SQL, a pattern or data."""
     return (
         len(text.split()) >= MIN_PROSE_WORDS
         and not _SQL.search(text)

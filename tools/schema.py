@@ -1,4 +1,7 @@
-"""Write migrations/schema.sql, the result of all migrations: `python -m tools.schema`."""
+"""Write migrations/schema.sql, the result of all migrations.
+
+Run it with `python -m tools.schema`.
+"""
 
 import re
 import subprocess
@@ -19,7 +22,10 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def schema(url: str) -> str:
-    """Return pg_dump's output without the runner's table, comments and session settings."""
+    """Return pg_dump's output without comments and session settings.
+
+    The migration runner's table is excluded.
+    """
     dump = subprocess.run(
         [installed_programs() / "pg_dump", "--schema-only", "--no-owner", "--exclude-table=applied_migration", url],
         check=True,

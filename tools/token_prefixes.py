@@ -36,7 +36,10 @@ _MAX_SET_SIZE = 4
 
 
 def prefixes(rules: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return the prefixes of tokens that require no context, with the minimum characters after each."""
+    """Return the prefixes of tokens that require no context.
+
+    Each value is the minimum number of characters after the prefix.
+    """
     min_rests: dict[str, int] = {}
     for rule in rules:
         pattern = rule.get("regex", "")
@@ -61,7 +64,10 @@ def _python(pattern: str) -> str:
 
 
 def _possible_prefixes(items: Any) -> list[tuple[str, int]]:
-    """Return possible prefixes of a parsed pattern, with the minimum number of characters after each."""
+    """Return the possible prefixes of a parsed pattern.
+
+    Each comes with the minimum number of characters after it.
+    """
     texts = [""]
     for index, (operator, argument) in enumerate(items):
         if operator is sre.AT:

@@ -1,10 +1,10 @@
-"""Retry in bulk while worker processes are killed: `python -m tests.benchmarks.bulk_retry`.
+"""Retry in bulk while worker processes are killed.
 
-Failed tasks and their dead letters are generated. One bulk operation retries one tenant's dead letters of one type. Two
-processes run the operation as the worker does, and send unsent messages as the watchdog does. At random times, one
-process is killed with SIGKILL and replaced, and an operator resolves a dead letter. A table replaces SQS and records
-all messages. At the end, each selected dead letter must have one result. Each retried task must have one new revision
-and one message.
+Run `python -m tests.benchmarks.bulk_retry`. Failed tasks and their dead letters are generated. One bulk operation
+retries one tenant's dead letters of one type. Two processes run the operation as the worker does, and send unsent
+messages as the watchdog does. At random times, one process is killed with SIGKILL and replaced, and an operator
+resolves a dead letter. A table replaces SQS and records all messages. At the end, each selected dead letter must have
+one result. Each retried task must have one new revision and one message.
 """
 
 import os
@@ -72,7 +72,10 @@ FROM made
 
 @dataclass(frozen=True)
 class Clock:
-    """Clock that starts at `began` (epoch seconds) and runs `faster` times as fast as real time."""
+    """Clock that starts at `began` and runs `faster` times as fast as real time.
+
+    `began` is in epoch seconds.
+    """
 
     began: float
     faster: float
@@ -181,7 +184,7 @@ def request(db: Database, now: datetime) -> Operation:
 
 
 def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = False) -> None:
-    """Run the operation as the worker does, and send unsent messages as the watchdog does.
+    """Run the operation and send unsent messages, as the worker and watchdog do.
 
     With `once`, return after one run. Otherwise continue until the process is killed.
     """
@@ -202,9 +205,10 @@ def work(url: str, queue: str, clock: Callable[[], datetime], *, once: bool = Fa
 def _kill_until_done(
     db: Database, url: str, operation: Operation, arguments: list[str], random: Random, clock: Clock
 ) -> tuple[int, set[UUID]]:
-    """Kill processes and resolve dead letters until the operation has ended and all messages are sent.
+    """Kill processes and resolve dead letters until the operation is complete.
 
-    Return the number of kills, and the ids of the dead letters that the operator resolved.
+    It is complete when it has ended and all messages are sent. Return the number of kills, and the ids of the dead
+    letters that the operator resolved.
     """
     kills, resolved = 0, set()
     with _processes(arguments) as running:

@@ -1,4 +1,7 @@
-"""Measure how fast the console loads with an empty cache: `python -m tests.benchmarks.console`."""
+"""Measure how fast the console loads with an empty cache.
+
+Run `python -m tests.benchmarks.console`.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,7 +33,10 @@ START_VIEW = "overview"
 
 @dataclass(frozen=True)
 class Load:
-    """Transferred bytes and load times of one visit, in milliseconds since navigation started."""
+    """Transferred bytes and load times of one visit.
+
+    The times are in milliseconds since navigation started.
+    """
 
     seen: float
     """Milliseconds until the view's content is displayed."""
@@ -148,7 +154,7 @@ def _new_context(chromium: Browser) -> Iterator[BrowserContext]:
 
 @contextmanager
 def _running_cloud(folder: Path | None) -> Iterator[Cloud]:
-    """Yield the local cloud in `folder`, or a temporary local cloud if `folder` is None."""
+    """Yield the local cloud in `folder`, or a temporary one if `folder` is None."""
     if folder is not None:
         yield Cloud.at(CloudPaths(folder.resolve()))
         return

@@ -1,4 +1,7 @@
-"""Measure the console's polling requests: `python -m tests.benchmarks.console_polling`."""
+"""Measure the console's polling requests.
+
+Run `python -m tests.benchmarks.console_polling`.
+"""
 
 import json
 import os
@@ -78,7 +81,7 @@ def deploy(url: str) -> None:
 
 
 def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
-    """Return the path and query of each polled route, by the name printed in the table."""
+    """Return each polled route's path and query, by the name printed in the table."""
     with psycopg.connect(url) as connection:
         ((job_id,),) = connection.execute(
             "SELECT job_id FROM dead_letter WHERE tenant_id = %s AND status = 'pending' LIMIT 1",
@@ -106,7 +109,7 @@ def polled_routes(url: str) -> dict[str, tuple[str, Mapping[str, str]]]:
 
 
 def measure(routes: Mapping[str, tuple[str, Mapping[str, str]]], rounds: int) -> list[Cost]:
-    """Request all routes in random order, so that other load affects all routes equally."""
+    """Request all routes in random order, so that other load affects them equally."""
     random, took = Random(1), {name: ([], []) for name in routes}  # type: ignore[var-annotated]
     for _ in range(rounds):
         for name in random.sample(list(routes), len(routes)):

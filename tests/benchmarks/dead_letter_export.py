@@ -1,7 +1,7 @@
-"""Export a million dead letters in each format, and measure time, memory and completeness.
+"""Measure exports of a million dead letters: time, memory and completeness.
 
-A separate process writes each file as the watchdog does, for a caller without the admin role. Such exports are the
-slowest, because every text is searched for secrets. A local file replaces S3.
+Each format is measured. A separate process writes each file as the watchdog does, for a caller without the admin role.
+Such exports are the slowest, because every text is searched for secrets. A local file replaces S3.
 """
 
 import csv

@@ -1,6 +1,7 @@
-"""Measure queries over millions of generated dead letters: `python -m tests.benchmarks.dead_letters`.
+"""Measure queries over millions of generated dead letters.
 
-The queries list, search and group dead letters. Exports of a million dead letters are also measured.
+Run `python -m tests.benchmarks.dead_letters`. The queries list, search and group dead letters. Exports of a million
+dead letters are also measured.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,10 +100,10 @@ def run(
     rounds: Annotated[int, typer.Option(help="Number of measurements per query.")] = 200,
     folder: Annotated[Path | None, typer.Option(help="Folder in which to create the database.")] = None,
 ) -> None:
-    """Measure console queries for the largest tenant, and exports of a million dead letters.
+    """Measure console queries for the largest tenant, and large exports.
 
-    Fail if a p95 exceeds 200 ms, if an export uses more than 256 MB, or if it does not contain each dead letter exactly
-    once.
+    Each export contains a million dead letters. Fail if a p95 exceeds 200 ms, if an export uses more than 256 MB, or if
+    it does not contain each dead letter exactly once.
     """
     with TemporaryDirectory(dir=folder) as directory:
         Path(directory).chmod(0o711)

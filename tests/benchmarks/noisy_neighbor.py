@@ -1,7 +1,8 @@
-"""Measure a tenant's reads while another floods the API: `python -m tests.benchmarks.noisy_neighbor`.
+"""Measure a tenant's reads while another tenant floods the API.
 
-Ten processes run the real handler, like ten concurrent invocations. A request is refused if it exceeds the gateway's
-limit or no process is free. After a refusal, patient flood clients wait a second, and impatient ones 10 ms.
+Run `python -m tests.benchmarks.noisy_neighbor`. Ten processes run the real handler, like ten concurrent invocations. A
+request is refused if it exceeds the gateway's limit or no process is free. After a refusal, patient flood clients wait
+a second, and impatient ones 10 ms.
 """
 
 import os

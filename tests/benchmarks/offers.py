@@ -1,10 +1,10 @@
-"""Measure how fast a day's offers are computed: `python -m tests.benchmarks.offers`.
+"""Measure how fast a day's offers are computed.
 
-Users are generated around cities, most of them around the largest city. Processes compute shards of users with 1,000
-candidates each, and serialize the offers as JSON. Two other methods then compute offers for a sample of users: plain
-Python, one candidate after another, and one LATERAL query in PostgreSQL. Both methods receive precomputed candidates.
-All three methods must return the same offers. Finally, offers limited to neighbors are compared with offers from the
-whole pool.
+Run `python -m tests.benchmarks.offers`. Users are generated around cities, most of them around the largest city.
+Processes compute shards of users with 1,000 candidates each, and serialize the offers as JSON. Two other methods then
+compute offers for a sample of users: plain Python, one candidate after another, and one LATERAL query in PostgreSQL.
+Both methods receive precomputed candidates. All three methods must return the same offers. Finally, offers limited to
+neighbors are compared with offers from the whole pool.
 """
 
 import math
@@ -206,7 +206,7 @@ class Sample:
 
 
 def sample(pool: Pool, count: int) -> Sample:
-    """Return users with the two most frequent preference groups, and their candidates."""
+    """Return users in the two largest preference groups, and their candidates."""
     kind_of = preference_groups(pool.people, Columns.of(pool.people, DAY).age)
     most = sorted(np.unique(kind_of).tolist(), key=lambda kind: -int((kind_of == kind).sum()))[:2]
     numbers = np.flatnonzero(np.isin(kind_of, most))[:count]
@@ -259,7 +259,10 @@ def compute_in_sql(server: Server, chosen: Sample) -> tuple[float, list[Offers]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds in one process, by method, and the numbers of users and of users whose offers differ."""
+    """Seconds by method, and the number of users whose offers differ.
+
+    Each method runs in one process.
+    """
 
     users: int
     computed: float

@@ -1,8 +1,9 @@
-"""Measure one day of offers, from profiles to stored rows: `python -m tests.benchmarks.offers_day`.
+"""Measure one day of offers, from profiles to stored rows.
 
-The scheduler pins the pool. Worker processes complete its shards through the delivery engine, from claim to settlement.
-PostgreSQL runs with fsync and with the shared buffers of the deployed RDS instance, a quarter of 8 GB. Only the queue
-is simulated. Goal: a million users with 1,000 candidates each in under two minutes on two cores.
+Run `python -m tests.benchmarks.offers_day`. The scheduler pins the pool. Worker processes complete its shards through
+the delivery engine, from claim to settlement. PostgreSQL runs with fsync and with the shared buffers of the deployed
+RDS instance, a quarter of 8 GB. Only the queue is simulated. Goal: a million users with 1,000 candidates each in under
+two minutes on two cores.
 """
 
 import os

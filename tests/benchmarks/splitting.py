@@ -1,4 +1,4 @@
-"""Combine real PDFs at random, and measure whether splitting recovers the documents.
+"""Combine real PDFs at random, and measure whether splitting recovers them.
 
 Run `make bench-splitting`. DATA=... selects a folder other than the sibling `../shared/data/zugferd`. Only the text
 layer is used, without embedded files. Many documents in the corpus share an invoice number, which is unrealistic. One

@@ -22,7 +22,7 @@ DEAD_LETTERS = 300
 
 @pytest.fixture(scope="module")
 def template(postgres: Server) -> Operation:
-    """Return a finished operation, run in the database BULK without killing processes."""
+    """Return a finished operation, run in database BULK without killing processes."""
     client = aws.client
     url = scale.prepare(postgres, BULK, 2)
     bulk_retry.make(url, DEAD_LETTERS)
@@ -39,7 +39,7 @@ def template(postgres: Server) -> Operation:
 def finished_operation(
     postgres: Server, server_connection: Connection, template: Operation
 ) -> Iterator[tuple[str, Operation]]:
-    """Yield the URL of a database copy that a test may corrupt, and the finished operation."""
+    """Yield the URL of a database copy that a test may corrupt, and its operation."""
     copy = f"{BULK}_{uuid4().hex}"
     create = SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     server_connection.execute(create.format(Identifier(copy), Identifier(BULK)))

@@ -1,4 +1,4 @@
-"""The matching benchmark reads labeled sets, lists mistakes and scores other libraries."""
+"""The matching benchmark reads sets, lists mistakes and scores other libraries."""
 
 import csv
 import sys

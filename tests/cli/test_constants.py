@@ -1,4 +1,7 @@
-"""Constants in commands equal the server's constants, which commands do not import."""
+"""Constants in commands equal the server's constants.
+
+Commands do not import the server's code.
+"""
 
 from typing import get_args
 

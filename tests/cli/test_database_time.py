@@ -1,4 +1,7 @@
-"""Changes requested by commands have the database's time, because the API makes them."""
+"""Changes requested by commands have the database's time.
+
+The API makes the changes, so the process's clock does not matter.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Destinations are added and removed, and their secrets are rotated, on the command line."""
+"""Commands add and remove destinations, and rotate their secrets."""
 
 import json
 from collections.abc import Callable

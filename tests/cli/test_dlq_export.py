@@ -1,4 +1,7 @@
-"""Dead letters are exported to a file, completely or not at all, and the export is audited."""
+"""Dead letters are exported to a file, completely or not at all.
+
+The export is audited.
+"""
 
 import csv
 import io
@@ -30,7 +33,10 @@ def make_dead_letter(
     api: None,
     database: Database,
 ) -> MakeDeadLetter:
-    """`make_dead_letter(...)` creates a dead letter for acme, the first of two tenants."""
+    """`make_dead_letter(...)` creates a dead letter for the tenant acme.
+
+    A second tenant exists.
+    """
     acme = make_tenant("acme")
     make_tenant("zenith")
     return dead_letter_factory(database, acme)
@@ -135,7 +141,7 @@ def end(admin: Connection, state: str) -> None:
 
 @pytest.fixture
 def export_as_operation(monkeypatch: pytest.MonkeyPatch, admin: Connection) -> Callable[[str], None]:
-    """`export_as_operation(state)` makes exports run as operations, which end in `state`."""
+    """`export_as_operation(state)` makes exports operations that end in `state`."""
     monkeypatch.setattr(exports, "MAX_RESPONSE_BYTES", 0)
 
     def configure(state: str) -> None:

@@ -27,7 +27,7 @@ def dead_letters(
     database: Database,
     admin: Connection,
 ) -> None:
-    """One resolved, one ignored, one retried and one pending dead letter, all of the only tenant."""
+    """A resolved, an ignored, a retried and a pending dead letter of the only tenant."""
     make_dead_letter = dead_letter_factory(database, make_tenant("acme"))
     for minute, status in enumerate(("resolved", "ignored", "retried", "pending")):
         admin.execute("UPDATE dead_letter SET status = %s WHERE job_id = %s", [status, make_dead_letter(minute=minute)])

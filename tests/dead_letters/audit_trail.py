@@ -21,7 +21,7 @@ def verified_changes(connection: Connection, tenant_id: UUID | None) -> list[tup
 
 
 def first_broken_entry(connection: Connection, tenant_id: UUID | None) -> ChainError | None:
-    """Return the first broken entry in a tenant's audit trail, or None if the hash chain is valid."""
+    """Return the first broken entry in an audit trail, or None if the chain is valid."""
 
     def head() -> dict[str, Any] | None:
         chain_head = audit.chain_head(connection, tenant_id)

@@ -28,7 +28,10 @@ LATER = NOON + timedelta(hours=1)
 
 @dataclass
 class BulkHarness:
-    """Creates a tenant's failed tasks with dead letters, and runs bulk operations at time `now`."""
+    """Harness that creates dead letters and runs bulk operations at time `now`.
+
+    The dead letters belong to failed tasks of one tenant.
+    """
 
     database: Database
     admin: Connection
@@ -65,7 +68,10 @@ class BulkHarness:
         note: str | None = "The service is back",
         **selection: Any,
     ) -> Operation:
-        """Request a bulk operation on `job_ids`, or if None, on dead letters that match `selection`."""
+        """Request a bulk operation on `job_ids` or on selected dead letters.
+
+        If `job_ids` is None, dead letters that match `selection` are included.
+        """
         filter_ = DeadLetterFilter(**selection).stored_fields if job_ids is None else None
         new = NewOperation(action, filter_, "kim", self.now, note=note, rate=rate, canary=canary)
         with self.database.tenant(self.tenant_id) as connection:
@@ -136,7 +142,7 @@ class BulkHarness:
 def control(
     harness: BulkHarness, operation: Operation, command: OperationCommand, version: int | None = None
 ) -> Operation:
-    """Pause, resume or cancel an operation at `version`, by default the current version."""
+    """Pause, resume or cancel an operation, by default at its current version."""
     current = harness.load(operation).version if version is None else version
     with harness.database.tenant(harness.tenant_id) as connection:
         return store.change_state(connection, operation.id, command, version=current, actor="ann", now=harness.now)

@@ -14,7 +14,10 @@ MakeDeadLetter = Callable[..., UUID]
 
 
 def dead_letter_factory(database: Database, tenant_id: UUID) -> MakeDeadLetter:
-    """Return a function that creates a dead letter, `minute` minutes after noon, and returns its job id."""
+    """Return a function that creates a dead letter and returns its job id.
+
+    The dead letter is created `minute` minutes after noon.
+    """
 
     def write(
         error: str = "Reading timed out after 30 s",

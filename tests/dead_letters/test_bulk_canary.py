@@ -153,7 +153,7 @@ def test_resume_restarts_canary_timeout(harness: BulkHarness):
 
 
 def test_canary_timeout_starts_with_first_attempt(harness: BulkHarness):
-    """Before the first attempt, the queue may be paused, or a required service may be unavailable."""
+    """Before the first attempt, the queue may be paused or a service unavailable."""
     harness.fail(3)
     operation = harness.request(canary=1)
     harness.run(operation)

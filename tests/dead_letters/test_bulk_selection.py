@@ -1,4 +1,4 @@
-"""Bulk operations select each dead letter that matched at request time exactly once."""
+"""Bulk operations select each dead letter matching at request time exactly once."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -303,7 +303,7 @@ def test_killed_step_is_completed_without_duplicates(harness: BulkHarness, monke
 
 
 def _check_sums(harness: BulkHarness, operation: Operation) -> None:
-    """Assert that the operation's counts match its items, the dead letters and the outbox."""
+    """Assert that the operation's counts match items, dead letters and the outbox."""
     stored, results = harness.load(operation), Counter(harness.results(operation).values())
     assert (stored.succeeded, stored.failed, stored.skipped) == (
         results["succeeded"],

@@ -1,4 +1,4 @@
-"""Dead letter exports are complete, and contain no duplicates and no CSV formulas."""
+"""Dead letter exports are complete and contain no duplicates or CSV formulas."""
 
 import csv
 import io
@@ -305,7 +305,10 @@ def test_cells_without_formula_are_unchanged(text: str) -> None:
 
 
 def cell_parts(text: str, separators: Iterable[str]) -> Iterable[str]:
-    """Split a cell at `separators` and line breaks, and return the parts without leading whitespace."""
+    """Split a cell at `separators` and line breaks.
+
+    The parts are returned without leading whitespace and quotation marks.
+    """
     for separator in separators:
         text = text.replace(separator, "\n")
     return [part.lstrip(' "\u00a0\u200b\u3000\ufeff') for part in text.split("\n")]

@@ -24,7 +24,10 @@ CLOSED = ("retried", "resolved", "ignored")
 
 @pytest.fixture
 def job_ids(make_dead_letter: MakeDeadLetter, set_status: SetStatus) -> list[UUID]:
-    """Job ids of five dead letters, oldest first: one in each status, and another closed one."""
+    """Job ids of five dead letters, oldest first.
+
+    There is one in each status, and a second resolved one.
+    """
     ids = [make_dead_letter(minute=minute) for minute in range(5)]
     for job_id, status in zip(ids, [*CLOSED, "pending", "resolved"], strict=True):
         set_status(job_id, status)
@@ -217,7 +220,7 @@ def test_only_closed_dead_letters_are_deleted_after_retention(
 def test_restored_dead_letters_are_retained_seven_more_days(
     database: Database, maintenance_database: Database, tenant_id: UUID, job_ids: list[UUID], admin: Connection
 ):
-    """Their normal retention period has ended, so they would otherwise be deleted immediately."""
+    """Their retention has ended, so they would otherwise be deleted immediately."""
     closed_at = NOW - timedelta(days=29)
     admin.execute("UPDATE dead_letter SET resolved_at = %s WHERE status <> 'pending'", [closed_at])
     purge = request(database, tenant_id, statuses=("resolved", "ignored"))

@@ -240,7 +240,7 @@ def test_search_ignores_earlier_errors(database: Database, tenant_id: UUID, make
 def test_search_pages_contain_every_match_once(
     database: Database, tenant_id: UUID, make_dead_letter: MakeDeadLetter, monkeypatch: pytest.MonkeyPatch
 ):
-    """The searches include frequent words, for which each page reads only a few dead letters."""
+    """The searches include frequent words, for which pages read few dead letters."""
     monkeypatch.setattr(search, "RARE_WORD_LIMIT", 3)
     monkeypatch.setattr(search, "SCAN_LIMIT", (2, 5))
     monkeypatch.setattr(search, "RECENT_LIMIT", 7)

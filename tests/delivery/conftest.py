@@ -46,7 +46,10 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def pending(make_document: Callable[..., UUID], tenant: UUID) -> Callable[..., Message]:
-    """`pending(**columns)` creates a document, by default pending, and returns its message."""
+    """`pending(**columns)` creates a pending document and returns its message.
+
+    The columns can set another status.
+    """
 
     def make(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1} | {
@@ -82,7 +85,10 @@ def task(admin: Connection, tenant: UUID) -> Task:
 
 @pytest.fixture
 def run(database: Database, outbox: Outbox, clock: Clock, sqs: FakeSqs) -> Run:
-    """`run(work, *messages)` consumes task messages and returns the SQS ids of failed messages."""
+    """`run(work, *messages)` consumes task messages.
+
+    It returns the SQS ids of failed messages.
+    """
 
     def consume(
         work: Callable[[TenantAttempt], Outcome],

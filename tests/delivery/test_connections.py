@@ -28,7 +28,7 @@ def count_connections(admin: Connection) -> int:
 
 
 def pause_once(call: Callable[..., Any], pause: Callable[[], object]) -> Callable[..., Any]:
-    """Return a wrapper of `call` that also calls `pause` before it returns for the first time."""
+    """Return a wrapper of `call` that calls `pause` before it first returns."""
     pauses = [pause]
 
     def wrapper(*arguments: Any, **keywords: Any) -> Any:

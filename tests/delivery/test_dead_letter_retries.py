@@ -1,4 +1,4 @@
-"""Retried dead letters: they stay closed after a success, and a failure reopens them."""
+"""Retried dead letters stay closed after a success, and reopen after a failure."""
 
 from uuid import UUID
 

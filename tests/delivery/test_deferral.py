@@ -35,7 +35,7 @@ Work = Callable[[TenantAttempt], Outcome]
 
 @pytest.fixture
 def deferring_work(clock: Clock) -> Work:
-    """Work that is always deferred, because a breaker stays open for another 40 seconds."""
+    """Work that is always deferred, because a breaker is open for 40 more seconds."""
 
     def work(attempt: TenantAttempt) -> Outcome:
         raise BreakerOpenError("The breaker is open", until=clock() + timedelta(seconds=40))

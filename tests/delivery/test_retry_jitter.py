@@ -81,7 +81,7 @@ class RetryScenario:
             assert response["batchItemFailures"] == []
 
     def waits(self) -> list[float]:
-        """Return the seconds from the end of each task's last failed attempt to the next attempt."""
+        """Return the seconds from each task's last failed attempt to its next attempt."""
         fetched = self.admin.execute(
             """SELECT extract(epoch FROM next_attempt_at - ended_at) FROM (
                    SELECT DISTINCT ON (work_id) next_attempt_at, ended_at FROM work_attempt

@@ -23,7 +23,10 @@ def skewed_database(database: Database, request: pytest.FixtureRequest) -> Datab
 
 
 def seconds_until(admin: Connection, column: str) -> float:
-    """Return the seconds until the time in `column` of the only document, by the server's clock."""
+    """Return the seconds until the time in `column`, by the server's clock.
+
+    The only document is read. `column` omits the prefix `matching_`.
+    """
     ((seconds,),) = admin.execute(
         f"SELECT extract(epoch FROM matching_{column} - clock_timestamp())::float FROM document".encode()
     ).fetchall()

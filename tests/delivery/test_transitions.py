@@ -307,7 +307,7 @@ def take_over(scenario: Scenario) -> Callable[[TenantAttempt], Succeeded]:
 def fail_settlement(
     scenario: Scenario, work: Callable[[TenantAttempt], Any], *failures: Exception, committed: bool = False
 ) -> Callable[..., Transition]:
-    """Return a function that consumes a message while the settlement's transactions fail."""
+    """Return a function that consumes a message while settlement transactions fail."""
     scenario.flaky.fail_tenant = [lambda failure=failure: failure for failure in failures]  # type: ignore[misc]
     scenario.flaky.commit_then_fail = committed
     return lambda message: scenario.consume(message, work, database=scenario.flaky)
@@ -319,7 +319,7 @@ def older_copy(message: Message) -> Message:
 
 
 def newer_copy(message: Message) -> Message:
-    """Return a newer message, as if the database had lost the transaction that enqueued it."""
+    """Return a newer message, as if the transaction that enqueued it had been lost."""
     return message.model_copy(update={"send_number": message.send_number + 1})
 
 

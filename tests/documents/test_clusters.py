@@ -1,4 +1,7 @@
-"""The cluster list can be filtered, sorted and paged, and stays fast with 100,000 clusters."""
+"""The cluster list can be filtered, sorted and paged.
+
+It stays fast with 100,000 clusters.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +24,10 @@ DEARER = [line("A-100", "10", "101.50")]
 
 @pytest.fixture
 def harness(database: Database, admin: Connection) -> TenantHarness:
-    """A tenant with three clusters: with a price difference, matched, and an order without an invoice."""
+    """A tenant with three clusters.
+
+    One has a price difference, one is matched, and one is an order without an invoice.
+    """
     documents = [
         order(lines=LINES),
         delivery(po_reference="4711", lines=LINES),

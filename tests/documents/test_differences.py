@@ -1,4 +1,7 @@
-"""Variances are accepted and disputed in a real database, and clusters are recomputed."""
+"""Variances are accepted and disputed in a real database.
+
+Clusters are also recomputed.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -183,7 +186,7 @@ def test_only_first_of_concurrent_decisions_is_stored(harness: TenantHarness, ad
 
 
 def test_decision_during_computation_is_not_lost(harness: TenantHarness):
-    """The worker loads the cluster before the decision, so its result must be rejected as stale."""
+    """A result computed from data before the decision must be rejected as stale."""
     with harness.database.tenant(harness.tenant_id) as connection:
         read = diagnostics.load(connection, harness.tenant_id, harness.ids[0])
         (token,) = connection.execute("SELECT claim_token FROM cluster_diagnostics").fetchone() or (0,)

@@ -1,4 +1,4 @@
-"""Hostile and damaged XML is rejected, and valid XML is read in any common encoding."""
+"""Hostile or damaged XML is rejected, and valid XML is read in common encodings."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Extraction returns structured data or a reason for missing data, or rejects the file."""
+"""Extraction returns data or a reason for missing data, or rejects the file."""
 
 import io
 from typing import Any
@@ -186,7 +186,7 @@ def test_encrypted_pdf_is_rejected():
 
 
 def outcome(content: bytes) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the extracted data, and the reason if data is missing or the file was rejected."""
+    """Return the extracted data, and the reason for missing data or a rejection."""
     try:
         extraction = read(content)
     except InvalidDocumentError as refusal:

@@ -1,4 +1,7 @@
-"""S3 notifications are read, including encoded keys, and invalid bodies are rejected."""
+"""S3 notifications are read, including encoded keys.
+
+Invalid bodies are rejected.
+"""
 
 import json
 from pathlib import Path

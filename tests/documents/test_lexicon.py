@@ -27,7 +27,7 @@ def groups(file: str) -> Iterator[tuple[str, Group]]:
 
 
 def list_terms(file: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield concept, meaning, user, language and term, for each user of each term in a file."""
+    """Yield concept, meaning, user, language and term, for each user of each term."""
     for concept, group in groups(file):
         for language, terms in group.terms.items():
             for term in terms:

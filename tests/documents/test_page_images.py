@@ -1,4 +1,4 @@
-"""Page images show the page correctly, and use bounded time and memory for any input."""
+"""Page images are correct, and need bounded time and memory for any input."""
 
 import io
 import struct
@@ -65,9 +65,9 @@ def encode(image: Image.Image, form: str, **options: object) -> bytes:
 
 
 def is_alike(first: Image.Image, second: Image.Image, within: int = 0) -> bool:
-    """Return True if two images have the same size and their colors differ by at most `within`.
+    """Return True if two images have the same size and similar colors.
 
-    JPEG blurs colors at edges.
+    Colors may differ by at most `within`. JPEG blurs colors at edges.
     """
     difference = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
     return first.size == second.size and max(difference.convert("L").tobytes()) <= within
@@ -137,7 +137,10 @@ def test_damaged_or_encrypted_pdf_is_rejected() -> None:
 
 
 def drawing_forever() -> bytes:
-    """Return a PDF page that takes hours to draw, with 100,000 operations per pixel, but little memory."""
+    """Return a PDF page that takes hours to draw, but little memory.
+
+    Each pixel requires 100,000 operations.
+    """
     steps = b"{ add %s}" % (b"0 add " * 100_000)
     objects = (
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -274,7 +277,7 @@ def test_undrawable_file_is_rejected_with_a_reason(content: bytes, message: str)
 
 
 def test_damaged_images_are_drawn_or_rejected() -> None:
-    """The images are drawn in the test's own process, which is faster and exposes crashes."""
+    """Drawing in the test's own process is faster and exposes crashes."""
     for form, options in (("TIFF", {"compression": "group4"}), ("TIFF", {"compression": "tiff_lzw"}), ("PNG", {})):
         content = encode(draw_image("1"), form, **options)
         for location in range(0, len(content), max(1, len(content) // 60)):

@@ -1,4 +1,4 @@
-"""PDFs are read within limits, and damaged, encrypted and empty PDFs are rejected."""
+"""PDFs are read within limits, and damaged, encrypted or empty PDFs are rejected."""
 
 import io
 import zlib

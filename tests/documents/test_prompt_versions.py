@@ -1,4 +1,7 @@
-"""A changed prompt requires a new prompt version, because cached answers are stored by version."""
+"""A changed prompt requires a new prompt version.
+
+Cached answers are stored by version.
+"""
 
 import json
 from hashlib import sha256
@@ -19,7 +22,7 @@ _PAGE = Page(595, 842, ())
 
 
 def matching_prompt() -> tuple[str, list[str]]:
-    """Return the version and texts of the matching prompt, for one candidate in one group."""
+    """Return the version and texts of the matching prompt, for one candidate."""
     child, parent = uuid4(), uuid4()
     link = ProposedMatch(
         child, parent, "order", "reference", Score((FeatureEvidence(Feature.TOTAL, "same", 1.0),), is_referenced=True)
@@ -39,7 +42,10 @@ def reading_prompt(*, lines: bool) -> tuple[str, list[str]]:
 
 
 def splitting_prompt() -> tuple[str, list[str]]:
-    """Return the version, texts and answer schema of the splitting prompt, for one uncertain boundary."""
+    """Return the version and texts of the splitting prompt, for one boundary.
+
+    The boundary is uncertain, and the last text is the answer schema.
+    """
     uncertain = Split(2, (Boundary(2, is_start=True, confidence=0.5),))
     text = boundaries.build_question([_PAGE, _PAGE], uncertain)
     schema = json.dumps(boundaries.answer_schema([2]).model_json_schema(), sort_keys=True)

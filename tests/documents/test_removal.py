@@ -1,4 +1,4 @@
-"""Removal deletes a document, leaves a record, and rematches the affected documents."""
+"""Removal deletes a document, leaves a record, and rematches affected documents."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -29,7 +29,7 @@ CASE = [
 
 @pytest.fixture
 def make_harness(database: Database, admin: Connection) -> Callable[[Sequence[SampleDocument]], TenantHarness]:
-    """`make_harness(documents)` stores and matches documents, and returns their tenant."""
+    """`make_harness(documents)` returns a tenant whose documents are matched."""
 
     def make_harness(documents: Sequence[SampleDocument]) -> TenantHarness:
         harness = TenantHarness(database, admin, documents)

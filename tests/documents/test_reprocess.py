@@ -1,4 +1,7 @@
-"""Reprocessing starts each document once, at the requested rate, even if a step is killed."""
+"""Reprocessing starts each document once, at the requested rate.
+
+This also holds if a step is killed.
+"""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -59,7 +62,10 @@ def make_operation(database: Database, tenant_id: UUID, clock: Clock) -> Callabl
 
 @pytest.fixture
 def make_received(make_document: Callable[..., UUID], tenant_id: UUID, admin: Connection) -> Callable[..., list[UUID]]:
-    """`make_received(number, day=0)` creates processed documents, received one minute apart."""
+    """`make_received(number, day=0)` creates processed documents.
+
+    They are received one minute apart.
+    """
 
     def make(number: int, day: int = 0, **columns: Any) -> list[UUID]:
         values = {"matching_status": "succeeded", "matching_revision": 1, "tenant_id": tenant_id, **columns}

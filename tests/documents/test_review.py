@@ -1,4 +1,4 @@
-"""Review decisions change edges, clusters and reviews, and apply to concurrent matches."""
+"""Decisions change edges, clusters and reviews, and apply to concurrent matches."""
 
 from collections.abc import Iterator
 from uuid import UUID

@@ -1,4 +1,7 @@
-"""Structured data is normalized and validated, with errors that never quote the input."""
+"""Structured data is normalized and validated.
+
+Errors never quote the input.
+"""
 
 import pytest
 from pydantic import ValidationError

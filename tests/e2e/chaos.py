@@ -49,7 +49,7 @@ _EMULATOR_FAILURE = re.compile(
 
 
 def is_emulator_failure(error: str) -> bool:
-    """Return True if a work item failed because the emulator deleted its process's code.
+    """Return True if the emulator deleted the code of a failed work item's process.
 
     If a process is killed while it starts, the emulator deletes the function's code. Another starting process then
     fails when it imports its next module (tests/e2e/test_emulator_cleanup.py). The error is unclassified, so a task
@@ -118,7 +118,10 @@ class Chaos:
                     return
 
     def _live_processes(self, worker: str) -> list[tuple[str, psutil.Process]]:
-        """Return a worker's live processes, or those of all workers if it has none for `_CLAIM_TIMEOUT`."""
+        """Return a worker's live processes, or those of all workers if it has none.
+
+        The worker's processes are first awaited for `_CLAIM_TIMEOUT` seconds.
+        """
         deadline = time.monotonic() + _CLAIM_TIMEOUT
         while True:
             all_processes = list(live_processes(self.cloud, self.weights))
@@ -161,7 +164,10 @@ def live_processes(cloud: Cloud, workers: Iterable[str] = WORKERS) -> Iterator[t
 
 @contextmanager
 def watchdog_running(cloud: Cloud, interval: float = 1, worker: str = "Watchdog") -> Iterator[None]:
-    """Invoke the watchdog or another scheduled function every `interval` seconds during the block."""
+    """Invoke a scheduled function every `interval` seconds during the block.
+
+    The default function is the watchdog.
+    """
     stop = threading.Event()
     functions, name = cloud.client("lambda"), cloud.outputs[f"{worker}FunctionName"]
 

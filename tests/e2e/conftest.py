@@ -1,4 +1,7 @@
-"""One local cloud for all end-to-end tests, with its own folder, ports and database."""
+"""The local cloud that all end-to-end tests share.
+
+It has its own folder, ports and database.
+"""
 
 import json
 import os
@@ -109,7 +112,7 @@ def run(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def sign_in(cloud: Cloud) -> SignIn:
-    """`sign_in(*groups)` creates a user in these groups and returns an authorization header."""
+    """`sign_in(*groups)` returns the authorization header of a new user in `groups`."""
     people = cloud.client("cognito-idp")
     pool, client = cloud.outputs["UserPoolId"], cloud.outputs["UserPoolClientId"]
 

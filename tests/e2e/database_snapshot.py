@@ -112,7 +112,10 @@ def read_snapshot(cloud: Cloud, tenant: Tenant) -> Snapshot:
 
 
 def queued_messages(cloud: Cloud) -> dict[str, int]:
-    """Return the message counts of non-empty queues, including in-flight and delayed messages."""
+    """Return the number of messages in each non-empty queue.
+
+    In-flight and delayed messages are included.
+    """
     counts = {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with closing(cloud.client("sqs")) as sqs:

@@ -65,7 +65,10 @@ def _unexpected_failures(snapshot: Snapshot, max_failed: int) -> Iterator[str]:
 
 
 def _wrong_matches(snapshot: Snapshot, expected: GroundTruth) -> Iterator[str]:
-    """Yield a fault for each missing or wrong edge or cluster of documents in `expected`."""
+    """Yield a fault for each missing or wrong edge or cluster of `expected`.
+
+    It is also a fault if the rules or the model decided none of the expected edges.
+    """
     names = {name for deal in expected.deals for name in deal}
     edges = Counter({edge: count for edge, count in snapshot.edges.items() if not names.isdisjoint(edge[:2])})
     expected_edges = Counter(expected.edges)

@@ -98,9 +98,10 @@ def _file(document: Document) -> LoadFile:
 
 
 def choose_candidates(question: str) -> str:
-    """Answer a judge's question as JSON: in each group, the candidate that shares most line items.
+    """Answer a judge's question with the best candidate of each group, as JSON.
 
-    In a tie, choose the lower order number, regardless of the order in the question.
+    The best candidate shares the most line items with the document. In a tie, choose the lower order number, regardless
+    of the order in the question.
     """
     match = re.search(r"<case>\n(.*)\n</case>", question, re.DOTALL)
     assert match is not None

@@ -1,4 +1,4 @@
-"""Every uploaded document is processed correctly and once, although processes are killed.
+"""Uploaded documents are processed correctly and once despite killed processes.
 
 Worker processes and PostgreSQL are killed while documents arrive, and one in five calls to the language model fails.
 COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. Other timing depends on the machine. `make soak` uses more
@@ -81,7 +81,7 @@ SECONDS = 300
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Server]:
-    """A slow language model that sometimes fails and otherwise gives the expected answer."""
+    """A slow language model that sometimes fails and otherwise answers as expected."""
 
     def answer_slowly(request: Request) -> str:
         Event().wait(ANSWER_SECONDS)

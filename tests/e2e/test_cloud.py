@@ -1,4 +1,4 @@
-"""The local cloud: repeated, interrupted and rejected starts, IAM policies and layers."""
+"""The local cloud: repeated, interrupted and rejected starts, IAM and layers."""
 
 import json
 import signal

@@ -1,4 +1,7 @@
-"""The emulator has a bug: killing a process deletes the code of the function's starting processes."""
+"""Emulator bug: killing a process deletes the code of starting processes.
+
+Processes of the same function are affected.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -53,7 +56,10 @@ def test_function_imports_modules_lazily(starting_worker: Worker) -> None:
 
 
 def test_cleanup_deletes_starting_process_code(starting_worker: Worker) -> None:
-    """If this test fails, the emulator's bug was fixed, and `is_emulator_failure` can be deleted."""
+    """If this test fails, the emulator's bug was fixed.
+
+    `is_emulator_failure` can then be deleted.
+    """
 
     class DyingProcess:
         """A process that ends only after `starting_worker` has started."""

@@ -103,7 +103,10 @@ def missing_rows(admin: Connection, tenant: Tenant) -> set[str]:
 
 
 def rows_mentioning(admin: Connection, *texts: str) -> dict[str, int]:
-    """Return the number of rows that contain one of `texts`, for each table that has such rows."""
+    """Return the number of rows that contain one of `texts`, by table.
+
+    Tables without such rows are omitted.
+    """
     tables = admin.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
     ).fetchall()

@@ -1,4 +1,4 @@
-"""The documented example commands run against the local cloud, in the documented order."""
+"""The documented example commands run in order against the local cloud."""
 
 import os
 import re
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.e2e
 
 
 def examples(page: str) -> list[str]:
-    """Return the commands in the first code block after the mention of `counterfoil --help`."""
+    """Return the commands in the first code block after `counterfoil --help`."""
     block = (ROOT / page).read_text().split("counterfoil --help`")[1].split("```")[1]
     return [line.partition("#")[0].strip() for line in block.strip().splitlines()]
 

@@ -165,7 +165,7 @@ def replay(cloud: Cloud, tenant: Tenant, admin: Connection, step: str) -> int:
 
 
 def delivered_events(cloud: Cloud, tenant: Tenant) -> list[Any]:
-    """Return the events at the destination, or an empty list if some have not arrived yet."""
+    """Return the events at the destination, or an empty list if some are missing."""
     s3, bucket = cloud.client("s3"), cloud.outputs["UploadsBucketName"]
     objects = s3.list_objects_v2(Bucket=bucket, Prefix=f"exports/{tenant.slug}/app/offers/").get("Contents", [])
     events = [json.loads(s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()) for item in objects]

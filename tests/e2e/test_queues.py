@@ -1,4 +1,4 @@
-"""A queue is paused over HTTP, keeps its messages, and delivers them when resumed."""
+"""A queue paused over HTTP keeps its messages, and delivers them when resumed."""
 
 from collections.abc import Iterator
 from typing import Any

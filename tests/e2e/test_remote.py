@@ -1,4 +1,7 @@
-"""Commands require only the deployment's address and a token, and no access to PostgreSQL or AWS."""
+"""Commands require only the deployment's address and a token.
+
+They access neither PostgreSQL nor AWS.
+"""
 
 import json
 import os
@@ -29,7 +32,10 @@ SECONDS = 300
 
 @pytest.fixture
 def run(cloud: Cloud, sign_in: SignIn, tmp_path: Path) -> Run:
-    """`run(*arguments)` runs a command with the cloud's address and a token, and returns its JSON output."""
+    """`run(*arguments)` runs a command and returns its JSON output.
+
+    The command has the cloud's address and a token.
+    """
     missing_folder = tmp_path / "absent"
     missing_folder.mkdir()
     for name in UNREACHABLE:

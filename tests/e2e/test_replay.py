@@ -1,4 +1,4 @@
-"""`counterfoil replay` on the deployed app restores all settings, even when interrupted.
+"""`counterfoil replay` restores the deployed app's settings, even if interrupted.
 
 `make soak` replays more invoices.
 """

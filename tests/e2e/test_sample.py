@@ -1,4 +1,7 @@
-"""A complete sample is processed by the deployed app, with S3, SQS, roles and row-level security."""
+"""The deployed app processes a complete sample.
+
+The app uses S3, SQS, roles and row-level security.
+"""
 
 from collections import Counter
 

@@ -1,7 +1,7 @@
-"""Chat messages are answered once and in order, despite a failing model and killed workers.
+"""Chat messages are answered once and in order despite failures and kills.
 
-COUNTERFOIL_CHAOS_SEED repeats the order of kills and pauses. Other timing depends on the machine. `make soak` uses more
-messages and more kills.
+Some calls to the model fail, and worker processes are killed. COUNTERFOIL_CHAOS_SEED repeats the order of kills and
+pauses. Other timing depends on the machine. `make soak` uses more messages and more kills.
 """
 
 import json
@@ -73,7 +73,7 @@ WRITE_DELAY = 0.5
 
 
 class Model(Server):
-    """Language model that echoes each message and records the earlier answers in each request."""
+    """Language model that echoes messages and records each request's earlier answers."""
 
     def __init__(self) -> None:
         super().__init__(respond=lambda request: f"Re: {request.user}")
@@ -123,7 +123,7 @@ def outbox(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outbox]:
 
 
 class Chat:
-    """Submits messages from several users in several sessions, without waiting for answers."""
+    """Sessions of several users, who submit messages without waiting for answers."""
 
     def __init__(self, cloud: Cloud, tenant: Tenant, outbox: Outbox) -> None:
         self.cloud, self.tenant, self.outbox = cloud, tenant, outbox
@@ -166,7 +166,10 @@ class Chat:
     def messages_with_wrong_context(
         self, requests: list[tuple[str, list[str]]], emulator_failures: set[UUID]
     ) -> list[str]:
-        """Return messages whose model request did not contain exactly the session's earlier answers."""
+        """Return messages that the model received with the wrong earlier answers.
+
+        A request must contain exactly the session's earlier answers.
+        """
         expected_answers = {
             text: [f"Re: {earlier}" for job, earlier in submitted[:index] if job not in emulator_failures]
             for submitted in self.submitted.values()

@@ -159,7 +159,10 @@ def test_forged_tokens_are_rejected(cloud: Cloud, admin: Connection, tenant: Ten
 
 @pytest.fixture
 def short_lived(cloud: Cloud) -> Iterator[None]:
-    """Make new tokens expire after 5 seconds during the test, and after an hour again afterwards."""
+    """Make new tokens expire after 5 seconds during the test.
+
+    Afterwards, new tokens expire after an hour again.
+    """
     client = {"UserPoolId": cloud.outputs["UserPoolId"], "ClientId": cloud.outputs["UserPoolClientId"]}
     validity = partial(
         cloud.client("cognito-idp").update_user_pool_client, **client, TokenValidityUnits={"IdToken": "seconds"}

@@ -1,4 +1,4 @@
-"""Single uploads to the deployed app: duplicates, invalid files and unknown tenants."""
+"""Single uploads to the deployed app: duplicates, invalid files, unknown tenants."""
 
 import shutil
 from collections.abc import Callable

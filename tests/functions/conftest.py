@@ -1,4 +1,7 @@
-"""Fixtures for worker tests: a fake queue, clock and Lambda API, and pending documents."""
+"""Fixtures for worker tests, such as a fake queue, clock and Lambda API.
+
+The fixture `pending` creates pending documents.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -29,7 +32,7 @@ def start(maintenance_database_url: str, clock: Clock) -> Iterator[Start]:
 
 @pytest.fixture
 def start_watchdog(start: Start, clock: Clock, lambda_: FakeLambda) -> Callable[..., WatchdogHarness]:
-    """`start_watchdog(*dependents, probes={})` returns a watchdog with its own breakers."""
+    """`start_watchdog(*dependents, ...)` returns a watchdog with its own breakers."""
 
     def start_watchdog(
         *dependents: DependentWorker, probes: dict[str, Callable[[], object]] | None = None

@@ -1,7 +1,8 @@
-"""Ingest one file in this process: `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`.
+"""Ingest one file in this process and print the outcome and resource usage.
 
-Prints the outcome of the ingestion and the number of stored files as JSON. The output also has the peak memory in MiB
-of this process and of its largest child, and the CPU seconds of this process and of its children.
+Run `python -m tests.functions.ingest_once URL TENANT DOCUMENT FILE`. The output is JSON with the outcome of the
+ingestion and the number of stored files. It also has the peak memory in MiB of this process and of its largest child,
+and the CPU seconds of this process and of its children.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""Document output on the real engine: a tenant with results, local receivers and a test clock."""
+"""Document output on the real engine, with local receivers and a test clock.
+
+The harness has a tenant with results.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +33,10 @@ WORKER = {"name": "document_output", "timeout": 120, "permits": 4, "start_margin
 
 
 class Resolver:
-    """Resolver that returns `answers` for every name, by default the loopback address."""
+    """Resolver that returns `answers` for every name.
+
+    The default is the loopback address.
+    """
 
     def __init__(self) -> None:
         self.answers: Sequence[str] = ["127.0.0.1"]

@@ -1,4 +1,7 @@
-"""Queues are resumed after an outage, and manual changes persist, even if the watchdog crashes."""
+"""The watchdog resumes queues after an outage, even if it crashes.
+
+Manual changes persist.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -146,7 +149,10 @@ class History(RuleBasedStateMachine):
 
     @initialize(is_idle=st.booleans())
     def begin(self, is_idle: bool) -> None:
-        """Start half of the histories with a paused queue, because random steps rarely pause it."""
+        """Start half of the histories with a paused queue.
+
+        Random steps rarely pause it.
+        """
         if not is_idle:
             self.watchdog.service_fails()
             self.watchdog.minute()

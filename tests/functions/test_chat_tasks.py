@@ -1,4 +1,7 @@
-"""Conversations on the real engine with a scripted model: budget, deletion and dead letters."""
+"""Conversations on the real engine: budget, deletion and dead letters.
+
+The model is scripted.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -55,7 +58,10 @@ def chat(
     model_server: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> TaskHarness:
-    """A tenant's conversations, with two LLM calls per day for chat and none for documents."""
+    """A tenant's conversations, with two LLM calls per day for chat.
+
+    There are no LLM calls for documents.
+    """
     settings = Settings(
         llm_provider="openai",
         llm_model="m",
@@ -125,7 +131,10 @@ def test_conversation_deleted_during_completion_gets_no_reply(
 
 @pytest.fixture
 def archive(maintenance_database: Database, clock: Clock) -> Callable[[str], dict[str, Any]]:
-    """`archive(body)` archives a message and returns the payload of the only dead letter."""
+    """`archive(body)` archives a message and returns its dead letter's payload.
+
+    There must be no other dead letter.
+    """
     outbox = Outbox(maintenance_database, {"tasks": "tasks"}, {"tasks": "tasks-retry"}, clock=clock)
     archiver = Archiver(maintenance_database, outbox, RedeliverPolicy(), clock, {"tasks": RequeuePolicy()})
 

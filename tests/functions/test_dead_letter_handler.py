@@ -30,7 +30,7 @@ def dead_letters(handler: Callable[..., ModuleType]) -> ModuleType:
 
 
 def dlq_record(body: str | Message, worker: str = "matching", **options: Any) -> dict[str, Any]:
-    """Return a record from a worker's dead-letter queue with the current time as send time."""
+    """Return a record from a worker's dead-letter queue, sent at the current time."""
     arn = f"arn:aws:sqs:eu-central-1:000000000000:counterfoil-{worker}-dlq"
     sqs_record = record(body, arn=arn, **options)
     sqs_record["attributes"]["SentTimestamp"] = str(int(datetime.now(UTC).timestamp() * 1000))

@@ -1,7 +1,7 @@
-"""Races for a work item between the archiver and workers, operators or other archivers.
+"""Races between the archiver and a worker, an operator or another archiver.
 
-Each order is forced on a real server. Between the archiver's read and its write, a trigger waits for a lock that the
-test holds.
+They compete for one work item. Each order is forced on a real server. Between the archiver's read and its write, a
+trigger waits for a lock that the test holds.
 """
 
 import threading
@@ -57,7 +57,7 @@ class ConcurrentSessions:
         self._pool = ThreadPoolExecutor(max_workers=4)
 
     def begin(self, action: Callable[[], Any], *, waits: int) -> "Future[Any]":
-        """Start `action` and return once at least `waits` sessions are waiting for a lock."""
+        """Start `action` and return once at least `waits` sessions wait for a lock."""
         future = self._pool.submit(action)
         deadline = monotonic() + 30
         waiting_sessions = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted"
@@ -68,7 +68,7 @@ class ConcurrentSessions:
 
     @contextmanager
     def paused(self, action: Callable[[], Any]) -> Iterator["Future[Any]"]:
-        """Run the archiver's `action` up to its first write, and complete it after the block."""
+        """Pause the archiver's `action` before its first write until the block ends."""
         with psycopg.connect(self._url) as holder:
             holder.execute("SELECT pg_advisory_lock(%s)", [STOP_LOCK])
             yield self.begin(action, waits=1)
@@ -388,7 +388,7 @@ SITUATIONS: dict[str, Callable[[Clock], dict[str, Any]]] = {
 
 
 def effects(admin: Connection) -> list[Any]:
-    """Return all effects of a settlement, except the audit trail and the attached message id."""
+    """Return a settlement's effects, without the audit trail and the message id."""
     dead_letters = rows(admin, "dead_letter")
     for dead_letter in dead_letters:
         dead_letter["payload"].pop("dead_letter_queue_message", None)

@@ -1,4 +1,4 @@
-"""The archiver returns, dead-letters, drops or retains each message from a dead-letter queue."""
+"""The archiver returns, dead-letters, drops or retains each message from a DLQ."""
 
 import json
 from collections.abc import Callable
@@ -193,7 +193,10 @@ def test_unreadable_message_is_dead_lettered_once(
 def test_dead_lettered_message_is_not_dead_lettered_again(
     archiver: Archiver, database: Database, admin: Connection, clock: Clock
 ) -> None:
-    """The worker dead-lettered the message, but crashed three times before acknowledging it."""
+    """The worker dead-lettered the message, but crashed before acknowledging it.
+
+    It crashed three times.
+    """
     message = record("not JSON")
     make_consumer(database, lambda attempt: Succeeded(lambda connection: Effects()), clock).handle(
         event(message), Context()

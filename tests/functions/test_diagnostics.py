@@ -1,4 +1,4 @@
-"""Diagnostics on the real engine: bursts of changes, concurrent changes and removed clusters."""
+"""Diagnostics on the real engine: bursts, concurrent changes, removed clusters."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ def metric_totals(monkeypatch: pytest.MonkeyPatch) -> dict[Metric, float]:
 
 
 def make_cluster(harness: DiagnosticsHarness) -> tuple[UUID, UUID, UUID]:
-    """Store an order, its delivery note, and an invoice that bills two pieces too many."""
+    """Store an order, its delivery note, and an invoice for two pieces too many."""
     return (
         harness.file(order("4711", lines=[line("A1")])),
         harness.file(delivery("L1", po_reference="4711", lines=[line("A1")])),

@@ -1,4 +1,4 @@
-"""Documents removed during processing stay removed, and other documents stay complete."""
+"""Documents removed during processing stay removed, and others stay complete."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +37,7 @@ def tenant_id(make_tenant: Callable[..., UUID]) -> UUID:
 
 
 class Worker:
-    """A consumer that runs hooks at the end of an attempt, before its effects are committed."""
+    """A consumer that runs hooks before the effects of an attempt are committed."""
 
     def __init__(self, name: str, work: Callable[[TenantAttempt], Outcome], database: Database, clock: Clock) -> None:
         self._work, self.hooks = work, list[Hook]()

@@ -1,4 +1,4 @@
-"""Destinations subscribed to document events receive each final document status once."""
+"""Destinations subscribed to document events receive each final status once."""
 
 import json
 from collections.abc import Callable

@@ -32,7 +32,10 @@ def s3_event(key: str, sequencer: str = "01") -> str:
 
 
 class Pipeline:
-    """Acquisition and ingestion with one database, one mocked S3 and a fake SQS that records messages."""
+    """Acquisition and ingestion with one database, a mocked S3 and a fake SQS.
+
+    The fake SQS records messages.
+    """
 
     def __init__(self, database: Database, s3: Any, sqs: FakeSqs, clock: Clock) -> None:
         self.s3, self.sqs = s3, sqs

@@ -1,4 +1,4 @@
-"""Every worker's handler processes a sample event when it is called as Lambda calls it."""
+"""Each worker's handler processes a sample event if called as Lambda calls it."""
 
 import importlib
 import json
@@ -41,7 +41,10 @@ def s3() -> Mock:
 def handler(
     monkeypatch: pytest.MonkeyPatch, postgres: Any, migrated_database: str, sqs: FakeSqs, s3: Mock
 ) -> Iterator[Callable[[WorkerSpec], ModuleType]]:
-    """`handler(row)` imports a worker's handler with the environment from the worker table."""
+    """`handler(row)` imports a worker's handler with its environment.
+
+    The environment comes from the worker table.
+    """
     modules: list[ModuleType] = []
 
     def make(row: WorkerSpec) -> ModuleType:

@@ -476,7 +476,7 @@ def test_ocr_without_time_left_spends_no_attempt(ingestion: Ingestion):
 
 
 def _answer_late(context: Context) -> str:
-    """Leave too little time for another page, and return the second page's OCR response."""
+    """Return the second page's OCR response, but leave no time for another page."""
     context.left = 12.0
     return textract_responses(text_pdf(["Sivu 2"]))[0].body.decode()
 

@@ -1,4 +1,7 @@
-"""When the LLM budget is used up, only rules extract data, and the ingestion job stores the reason."""
+"""Only rules extract data when the LLM budget is used up.
+
+The ingestion job stores the reason.
+"""
 
 from counterfoil.delivery.work import start_revision
 from tests.delivery.harness import rows

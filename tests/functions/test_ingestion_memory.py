@@ -1,4 +1,7 @@
-"""Long documents are ingested within the memory limit and leave no temporary files."""
+"""Long documents are ingested within the memory limit.
+
+No temporary files remain.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A crash after any call in an acquisition leaves the same rows and objects as an undisturbed run.
+"""An acquisition stores the same rows and objects despite a crash after any call.
 
 A process ends after a call to S3, SQS or PostgreSQL, including commits, and has no further effects. SQS redelivers the
 message to a new process. At the end the watchdog sends messages that a crash left in the outbox.

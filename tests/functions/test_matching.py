@@ -1,4 +1,4 @@
-"""A matching attempt calls the language model within the time limit and raises the model's errors."""
+"""Matching calls the language model within the time limit and raises its errors."""
 
 import gc
 import json

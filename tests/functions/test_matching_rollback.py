@@ -1,4 +1,7 @@
-"""A failure in the write phase of matching rolls back all changes, for single items and batches."""
+"""A failure in the write phase of matching rolls back all changes.
+
+This holds for single items and batches.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,7 +58,10 @@ class Pending(TenantHarness):
         return [(row["status"], row["attempts"]) for row in life_cycles]
 
     def transactions(self, positions: Sequence[int]) -> int:
-        """Return the number of transactions that last changed the documents at these positions."""
+        """Return the number of transactions that last changed the documents.
+
+        `positions` selects the documents.
+        """
         ids = [self.ids[position] for position in positions]
         return len(self.admin.execute("SELECT DISTINCT xmin::text FROM document WHERE id = ANY(%s)", [ids]).fetchall())
 

@@ -1,4 +1,7 @@
-"""Offers are stored once per user, despite duplicate messages, crashes, retries and invalid profiles."""
+"""Offers are stored once per user despite duplicate messages and crashes.
+
+This holds for retries and invalid profiles too.
+"""
 
 import json
 from collections.abc import Callable

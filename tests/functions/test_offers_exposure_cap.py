@@ -1,4 +1,4 @@
-"""With an exposure cap, all shards of a pool share each candidate's limited slots."""
+"""With an exposure cap, a pool's shards share each candidate's limited slots."""
 
 from typing import Any
 from uuid import UUID
@@ -35,7 +35,7 @@ def max_exposure(admin: Connection) -> int:
 
 
 def serve_before_write(offers_harness: OffersHarness, other_message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Process `other_message` after the next shard's offers are computed and before they are written."""
+    """Process `other_message` between computing and writing the next shard's offers."""
     has_run: list[bool] = []
     reserve = store.reserve_exposure
 

@@ -1,4 +1,4 @@
-"""Deliveries to destinations that fail, are removed, or rotate or lose their secrets."""
+"""Delivery to destinations that fail, are removed, rotate secrets or lose them."""
 
 import json
 from collections.abc import Callable

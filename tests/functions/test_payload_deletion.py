@@ -28,7 +28,10 @@ Run = Callable[..., int]
 
 @pytest.fixture
 def make_task(database: Database, admin: Connection, tenant: UUID, s3: FakeS3) -> Callable[..., str]:
-    """`make_task(status, ...)` stores a task with a large payload and returns the payload key."""
+    """`make_task(status, ...)` stores a task and returns its payload key.
+
+    The payload is large.
+    """
 
     def make(status: str | None, ended_at: datetime | None = None, failed_at: datetime | None = None) -> str:
         echo = TYPES.get("echo")

@@ -1,4 +1,7 @@
-"""Reprocessing replaces a document's contents and matches, but keeps results that it cannot reproduce."""
+"""Reprocessing replaces a document's contents and matches.
+
+It keeps results that it cannot reproduce.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -109,7 +109,10 @@ def clusters(database: Database, admin: Connection, clock: Clock, tenant: UUID, 
 
 
 def received_clusters(receiver: Receiver) -> dict[str, Any]:
-    """Return the outcome and document types of each received cluster, or None if it was removed."""
+    """Return the outcome and document types of each received cluster.
+
+    A removed cluster has None.
+    """
     return {
         result["subject_id"]: result["data"]
         and (result["data"]["outcome"], [document["type"] for document in result["data"]["documents"]])

@@ -1,4 +1,4 @@
-"""A file with several documents is split once, despite repeated messages and failures."""
+"""A bundle of documents is split once, despite repeated messages and failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -61,7 +61,10 @@ class ErasureHarness:
         return [prefix.format(slug=slug, id=tenant.id) for prefix in tenant_erasure.PREFIXES]
 
     def put(self, key: str) -> None:
-        """Store an object with two versions, a delete marker and an incomplete multipart upload."""
+        """Store an object with two versions, a delete marker and a multipart upload.
+
+        The upload is incomplete.
+        """
         for _ in range(2):
             self.s3.put_object(Bucket=BUCKET, Key=key, Body=b"content")
         self.s3.delete_object(Bucket=BUCKET, Key=key)
@@ -80,7 +83,7 @@ class ErasureHarness:
         assert self.run()["tenant_erasure"] == 1
 
     def remaining_rows(self, tenant: Tenant) -> dict[str, int]:
-        """Return the number of the tenant's rows in every table with a `tenant_id` column."""
+        """Return the tenant's row count in every table with a `tenant_id` column."""
         tables = self.admin.execute(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')"""
@@ -113,7 +116,10 @@ class ErasureHarness:
         return counts
 
     def objects(self, prefix: str = "") -> int:
-        """Return the number of versions, delete markers and multipart uploads below a prefix."""
+        """Return the number of versions, delete markers and uploads below a prefix.
+
+        Uploads are incomplete multipart uploads.
+        """
         listing = self.s3.list_object_versions(Bucket=BUCKET, Prefix=prefix)
         uploads = self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
         prefix_uploads = [upload for upload in uploads if upload["Key"].startswith(prefix)]
@@ -169,7 +175,10 @@ def test_shared_mail_is_erased_with_its_last_tenant(harness: ErasureHarness) -> 
 
 
 def test_job_of_erased_file_does_not_retain_mail(harness: ErasureHarness) -> None:
-    """The other tenant erased its document while the erased tenant's document still referenced the mail."""
+    """The other tenant erased its document while the mail was still referenced.
+
+    The erased tenant's document referenced it.
+    """
     harness.admin.execute(
         "UPDATE acquisition_job SET status = NULL, skip_reason = 'The file was erased.' "
         "WHERE tenant_id = %s AND key = %s",
@@ -318,7 +327,10 @@ def test_steps_are_smaller_after_a_timeout(harness: ErasureHarness) -> None:
 
 
 def bound_visits(admin: Connection, table: str, *, rows_visited: int) -> None:
-    """Abort erasure transactions that visit more than `rows_visited` rows of a table, as a timeout does."""
+    """Abort erasure transactions that visit too many rows, as a timeout does.
+
+    The limit is `rows_visited` rows of a table.
+    """
     admin.execute(
         """CREATE FUNCTION visit(most int) RETURNS boolean LANGUAGE plpgsql COST 0.01 AS $$
            DECLARE
@@ -379,7 +391,7 @@ def test_scan_that_always_times_out_fails(harness: ErasureHarness) -> None:
 
 
 def test_tables_referencing_tenants_have_tenant_index(admin: Connection) -> None:
-    """The statement that deletes a tenant searches each of these tables for the tenant's rows."""
+    """Deleting a tenant searches each of these tables for the tenant's rows."""
     missing_indexes = admin.execute(
         """SELECT f.conrelid::regclass::text FROM pg_constraint f
            WHERE f.contype = 'f' AND f.confrelid = 'tenant'::regclass AND NOT EXISTS (

@@ -1,4 +1,4 @@
-"""The watchdog reads S3 Inventory, and enqueues objects without an acquisition job."""
+"""The watchdog reads S3 Inventory and enqueues objects without acquisition jobs."""
 
 import csv
 import gzip
@@ -46,7 +46,10 @@ Run = Callable[..., int]
 
 @pytest.fixture
 def publish(s3: Any, clock: Clock) -> Publish:
-    """`publish()` stores an inventory of the uploads bucket and returns the keys of its data files."""
+    """`publish()` stores an inventory and returns the keys of its data files.
+
+    The inventory lists the uploads bucket.
+    """
     s3.create_bucket(Bucket=INVENTORIES)
 
     def publish(folder: str = FOLDER, *, prefix: str = "uploads/", rows: int = 100) -> list[str]:
@@ -250,7 +253,10 @@ def test_started_inventory_finishes_before_newer_inventory(
 
 
 def position(admin: Connection) -> tuple[str, bool]:
-    """Return the folder of the current uploads inventory, and True if it was read completely."""
+    """Return the current inventory's folder, and True if it was read completely.
+
+    The inventory is that of the uploads.
+    """
     ((manifest, is_complete),) = admin.execute(
         "SELECT manifest, is_complete FROM upload_inventory WHERE prefix = 'uploads/'"
     ).fetchall()

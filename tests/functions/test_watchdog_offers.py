@@ -1,4 +1,4 @@
-"""The watchdog counts users by the progress of their offers, and detects duplicate offers."""
+"""The watchdog counts users by offer progress, and detects duplicate offers."""
 
 import json
 from collections.abc import Callable

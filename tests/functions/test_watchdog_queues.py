@@ -91,7 +91,10 @@ def test_messages_in_paused_queue_are_resent_after_retention(
     clock: Clock,
     pending: Callable[..., Message],
 ) -> None:
-    """Messages in a paused queue are resent only after SQS's retention, when they are certainly lost."""
+    """Messages in a paused queue are resent only after SQS's retention.
+
+    Only then are they certainly lost.
+    """
     configured = settings()
     watchdog = Watchdog(
         configured, maintenance_database, Outbox(maintenance_database, configured.queue_urls, clock=clock), clock

@@ -1,4 +1,7 @@
-"""The watchdog lists uploads and mail, and enqueues objects without an acquisition job."""
+"""The watchdog lists uploads and mail, and enqueues those without a job.
+
+The jobs are acquisition jobs.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +78,7 @@ def run(maintenance_database: Database, clock: Clock, s3: Any) -> Run:
 
 @pytest.fixture
 def read_metrics(capsys: pytest.CaptureFixture[str]) -> Measured:
-    """`read_metrics(metric)` returns the values of a metric emitted since the last call."""
+    """`read_metrics(metric)` returns a metric's values emitted since the last call."""
 
     def values(metric: str) -> list[float]:
         lines = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "_aws" in line]
@@ -253,7 +256,7 @@ def test_failed_page_is_listed_again(
 def test_queued_events_do_not_count_as_lost(
     run: Run, put_object: Put, database: Database, clock: Clock, read_metrics: Measured, admin: Connection
 ) -> None:
-    """A paused or busy queue may still contain events for uploads more than an hour old."""
+    """A paused or busy queue may still contain events for uploads over an hour old."""
     version = put_object("uploads/acme/a.xml")
     assert run(is_queue_empty=False) == 1
     clock.advance(seconds=MIN_AGE_WITHOUT_EVENT.total_seconds())

@@ -1,4 +1,4 @@
-"""Fuzz parsers with coverage guidance by Atheris (libFuzzer), one process per parser.
+"""Fuzz each parser in a process, with coverage guidance by Atheris (libFuzzer).
 
 A process fails if its parser crashes, takes more than 10 s for an input or uses more than 512 MB of memory. It stores
 that input in `build/fuzz/TARGET/`. `python -m tests.fuzz TARGET --input FILE` replays a stored input.

@@ -1,4 +1,4 @@
-"""Parsers of untrusted bytes: how to call each parser, which errors are expected, and seed files.
+"""Parsers of untrusted bytes, with their calls, expected errors and seed files.
 
 Any other exception is a crash. Importing this module imports every parser, so that the fuzzer can instrument all of
 them.
@@ -111,7 +111,7 @@ def _images() -> Iterator[bytes]:
 
 
 def _sample_pages() -> Iterator[bytes]:
-    """Yield the pages of each sample document in the format that `_parse_pages` reads."""
+    """Yield each sample document's pages in the format that `_parse_pages` reads."""
     for content in list(_samples_of_kind(FileKind.PDF))[:6]:
         lines = []
         for page in pages(content):
@@ -121,7 +121,10 @@ def _sample_pages() -> Iterator[bytes]:
 
 
 def _parse_pages(content: bytes) -> list[Page]:
-    """Parse pages with a line `left top right bottom text` per word, and an empty line between pages."""
+    """Parse pages of one word per line, with an empty line between pages.
+
+    A line is `left top right bottom text`.
+    """
     parsed = []
     for page_text in content.decode(errors="replace").split("\n\n")[:20]:
         words = []

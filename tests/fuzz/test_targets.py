@@ -1,4 +1,7 @@
-"""Parsers read damaged files or reject them with known errors, even files of earlier crashes."""
+"""Parsers read damaged files or reject them with known errors.
+
+The files include those of earlier crashes.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Stored ids, the API description, and results of extraction and matching are unchanged."""
+"""Stored ids, the API description, extractions and matches are unchanged."""
 
 import pytest
 

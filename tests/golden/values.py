@@ -82,7 +82,10 @@ def openapi() -> Values:
 
 
 def extraction() -> Iterator[tuple[str, Values]]:
-    """Yield each corpus file with digests of its fields, extracted with its XML and from its pages only."""
+    """Yield the path of each corpus file and digests of its fields.
+
+    A PDF file is extracted twice: with its XML, and from its pages only.
+    """
     for file in FILES:
         content = file.read_bytes()
         digests: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Evaluate a template's alarms on synthetic series, following CloudWatch's documentation.
+"""Evaluate a template's alarms on synthetic series, as CloudWatch documents it.
 
 Every missing period is treated according to TreatMissingData. CloudWatch itself ignores more gaps, because it sometimes
 looks back further.

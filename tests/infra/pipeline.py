@@ -34,7 +34,7 @@ def queues_of(workers: Sequence[WorkerSpec]) -> list[str]:
 
 
 def mappings_of_queues(template: Template) -> dict[str, str]:
-    """Return the logical id of each mapping by queue name, excluding dead-letter queues."""
+    """Return each mapping's logical id by queue name, without dead-letter queues."""
     ids = {
         template.resolve(mapping["EventSourceArn"]): id_
         for id_, mapping in template.resources("AWS::Lambda::EventSourceMapping").items()

@@ -16,7 +16,10 @@ NAMES = ("QueueName", "FunctionName", "LogGroupName", "TopicName", "BucketName",
 
 
 def synthesize(folder: Path, context: Mapping[str, Any], dependencies: Package) -> "Synthesis":
-    """Synthesize the app into `folder`, without CDK's validation, which cfn-lint replaces."""
+    """Synthesize the app into `folder`, without CDK's validation.
+
+    The tests use cfn-lint instead.
+    """
     from infra.__main__ import build, new_app
 
     os.environ["CDK_VALIDATION"] = "false"
@@ -126,7 +129,7 @@ class Template:
         return {**role, "Policies": [*role.get("Policies", ()), *attached]}
 
     def statements(self, role: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-        """Yield the effect, action and resource of each statement in a role's inline policies."""
+        """Yield the effect, action and resource of each statement in a role's policies."""
         for policy in role["Policies"]:
             for statement in policy["PolicyDocument"]["Statement"]:
                 for action in aslist(statement["Action"]):

@@ -1,4 +1,4 @@
-"""Alarms watch emitted metrics, have reachable thresholds and link to the runbook."""
+"""Alarms use emitted metrics, have reachable thresholds and link to the runbook."""
 
 import importlib
 import json
@@ -111,7 +111,10 @@ def worker_output(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Iterator[str]:
-    """Output of a batch per worker, two archiver calls, and runs of watchdog, migrations and scheduler."""
+    """Output of the workers, archiver, watchdog, migrations and offers scheduler.
+
+    Each worker processes a batch, and the archiver is called twice.
+    """
     for row in QUEUES:
         deliver(row, admin, tenant, database, clock)
     archiver = Archiver(database, Outbox(database, {}), RedeliverPolicy(), clock)

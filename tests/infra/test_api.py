@@ -163,7 +163,10 @@ def test_gateway_throttles_requests(aws: Synthesis) -> None:
 
 
 def test_gateway_rate_allows_twenty_five_open_pages() -> None:
-    """Each page polls one resource often, and at most two others and the paused queues slowly."""
+    """Each page polls one resource often and at most three slowly.
+
+    The slow ones include the paused queues.
+    """
     from infra.api import REQUESTS_PER_SECOND
 
     leads, steady = (

@@ -1,4 +1,4 @@
-"""The uploads bucket: event notifications, protection, lifecycle rules and retention."""
+"""The uploads bucket: notifications, protection, lifecycle rules and retention."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""External services: only functions that call them get network access, permissions and secrets."""
+"""Only callers of external services get network access, permissions and secrets."""
 
 import json
 from dataclasses import replace

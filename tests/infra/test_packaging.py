@@ -1,4 +1,7 @@
-"""Lambda packages contain only the expected files and matching byte code, and are reproducible."""
+"""Lambda packages are reproducible and contain only the expected files.
+
+Their byte code matches the interpreter.
+"""
 
 import ast
 import os

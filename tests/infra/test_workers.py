@@ -50,7 +50,7 @@ DLQ_CONSUMER = replace(
 
 
 def validation_error(rows: Sequence[WorkerSpec]) -> str | None:
-    """Return the error that validation raises for a table, or None if the table is valid."""
+    """Return the error that validation raises for a table, or None if it is valid."""
     try:
         validate(rows)
     except WorkerTableError as error:

@@ -1,4 +1,4 @@
-"""Fixtures: a scripted model API, and an `Llm` that calls it and waits on a fake clock."""
+"""Fixtures: a scripted model API, and an `Llm` that uses it and a fake clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,10 @@ KEY = "sk-s3cr3t"
 
 @dataclass
 class Time:
-    """A fake clock that advances only in `wait`, which records the seconds and returns immediately."""
+    """A fake clock that advances only in `wait`.
+
+    `wait` records the seconds and returns immediately.
+    """
 
     seconds_left: float = inf
     waits: list[float] = field(default_factory=list)
@@ -102,7 +105,10 @@ def configure(model_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def model(configure: Callable[..., Settings], database: Database, guards: Guards, time: Time) -> Callable[..., Llm]:
-    """`model(provider, **settings)` returns an `Llm` that calls the scripted server and waits on `time`."""
+    """`model(provider, **settings)` returns an `Llm` that calls the scripted server.
+
+    The `Llm` waits on `time`.
+    """
 
     def make(provider: str, **fields: str) -> Llm:
         llm = Llm.from_settings(configure(provider, **fields), database, guards)

@@ -18,7 +18,10 @@ MARGIN = 2
 
 
 def judge(request: Request) -> str:
-    """Return the judgment for a matching request, or an answer without matches for any other request."""
+    """Return the judgment for a matching request.
+
+    The answer to any other request has no matches.
+    """
     decision = re.search(r"<case>\n(.*)\n</case>", request.user, re.DOTALL)
     matches = [] if decision is None else [chosen for group in json.loads(decision[1])["groups"] for chosen in _choose(
         set(_statements(json.loads(decision[1])["document"]["says"])), group["candidates"]

@@ -244,7 +244,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(top + raw.body)
 
     def _drip(self, data: bytes) -> None:
-        """Send `data` byte by byte, then spaces until the client disconnects or the server stops."""
+        """Send `data` byte by byte, then spaces.
+
+        Sending ends when the client disconnects or the server stops.
+        """
         position = 0
         while not self._scripted.ended.wait(PAUSE):
             self.wfile.write(data[position : position + 1] or b" ")

@@ -30,7 +30,10 @@ class Form(BaseModel):
 
 @pytest.fixture
 def ask(model: Callable[..., Llm], model_server: Server, question: LlmRequest) -> Ask:
-    """`ask(about=..., at=..., **settings)` requests JSON at a given time from a model that always answers."""
+    """`ask(about=..., at=..., **settings)` requests JSON at a given time.
+
+    The model always answers.
+    """
     model_server._otherwise = lambda _: GOOD
 
     def attempt(about: LlmRequest = question, at: datetime = NOW, **fields: str) -> Any:

@@ -51,7 +51,10 @@ def for_providers(*names: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def ask(provider: str, model: Make, model_server: Server, question: LlmRequest, time: Time) -> Callable[..., Form]:
-    """`ask(*script, **settings)` requests JSON once, while the server answers with `script`."""
+    """`ask(*script, **settings)` requests JSON once.
+
+    The server answers with `script`.
+    """
 
     def attempt(*script: Step, **fields: str) -> Form:
         model_server.add_steps(*script)

@@ -45,7 +45,10 @@ def settings(provider: str, model_server: Server, configure: Callable[..., Setti
 def embed(
     settings: Settings, model_server: Server, database: Database, guards: Guards, time: Time, make_tenant: Any
 ) -> Callable[..., list[float]]:
-    """`embed(*script)` embeds TEXT with instant waits, while the server answers with `script`."""
+    """`embed(*script)` embeds TEXT while the server answers with `script`.
+
+    Waits are instant.
+    """
     tenant_id: UUID = make_tenant()
 
     def ask(*script: Step) -> list[float]:

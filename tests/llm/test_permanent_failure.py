@@ -1,4 +1,7 @@
-"""Model calls that always fail: the work item is dead-lettered, even if the breaker opens."""
+"""Work items are dead-lettered if their model calls always fail.
+
+This holds even if the breaker opens.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -38,7 +38,10 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def reply(provider: str, configure: Configure, model_server: Server) -> Callable[..., Reply]:
-    """`reply(*script, total=5.0, **settings)` calls the provider once and returns its reply."""
+    """`reply(*script, total=5.0, **settings)` calls the provider once.
+
+    It returns the provider's reply.
+    """
 
     def call(*script: Step, total: float = 5.0, **fields: str) -> Reply:
         model_server.add_steps(*script)

@@ -1,4 +1,4 @@
-"""Calls use a low temperature, unless the model supports only its default temperature."""
+"""Calls use temperature 0, unless the model supports only its default."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

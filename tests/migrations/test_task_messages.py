@@ -27,7 +27,7 @@ def tenant(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def bodies(database: Database) -> Bodies:
-    """`bodies(*ids)` returns the message bodies that the delivery role reads, by task."""
+    """`bodies(*ids)` returns message bodies by task, read with the delivery role."""
 
     def read_bodies(*ids: UUID) -> dict[UUID, Any]:
         with database.delivery() as connection:

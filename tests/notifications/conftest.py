@@ -46,7 +46,10 @@ def channel() -> FakeChannel:
 
 @pytest.fixture
 def make_notifier(maintenance_database: Database, breakers: Breakers, clock: Clock) -> Callable[..., Notifier]:
-    """`make_notifier(channels, **settings)` creates a notifier, by default with the settings' channels."""
+    """`make_notifier(channels, **settings)` creates a notifier.
+
+    By default, it has the channels of the settings.
+    """
 
     def make(channels: dict[str, FakeChannel] | None = None, **settings: object) -> Notifier:
         factories = (

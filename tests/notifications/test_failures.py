@@ -31,7 +31,10 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> FakeSqs:
 
 @pytest.fixture
 def last_attempt(make_document: Callable[..., UUID], acme: UUID) -> Pending:
-    """`last_attempt(**columns)` creates a document with one attempt left and returns its message."""
+    """`last_attempt(**columns)` creates a document with one attempt left.
+
+    It returns the document's message.
+    """
 
     def make_message(**columns: object) -> Message:
         values = {"matching_status": "pending", "matching_revision": 1, "matching_attempts": 2, **columns}

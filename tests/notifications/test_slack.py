@@ -1,4 +1,7 @@
-"""Slack notifications to a local webhook that accepts, rejects, throttles, hangs or disconnects."""
+"""Slack notifications to a local webhook with scripted responses.
+
+The webhook accepts, rejects, throttles, hangs or disconnects.
+"""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reference implementation of offers: compares one user with one candidate at a time."""
+"""Reference implementation of offers that compares one pair of users at a time."""
 
 import math
 from collections.abc import Collection, Iterable

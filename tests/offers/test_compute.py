@@ -1,4 +1,7 @@
-"""Offers depend on preferences, distance, age and traits, and are ordered by score."""
+"""Offers depend on preferences, distance, age and traits.
+
+They are ordered by score.
+"""
 
 import math
 from collections.abc import Sequence

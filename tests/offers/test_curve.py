@@ -1,4 +1,4 @@
-"""The space-filling curve visits every cell once, and consecutive cells are adjacent."""
+"""The space-filling curve visits every cell once, in steps to adjacent cells."""
 
 from uuid import UUID
 

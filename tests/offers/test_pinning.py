@@ -1,4 +1,4 @@
-"""Pinning a pool stores each user once, with one job, even in concurrent transactions."""
+"""Pinning a pool stores each user once, with one job, despite concurrency."""
 
 import hashlib
 import threading

@@ -131,7 +131,7 @@ def test_offers_for_other_dates_are_not_counted(
 
 
 def hold(connection: Connection, shard: ShardInput) -> None:
-    """Reserve exposure in the shard's pool, or fail if the lock is not free within 10 ms."""
+    """Reserve exposure in the shard's pool, or fail if the lock is busy for 10 ms."""
     connection.execute("SET LOCAL lock_timeout = '10ms'")
     candidates, numbers = store.uuids(np.array([user(1).bytes], "V16")), store.integers(np.array([1]))
     store.reserve_exposure(connection, shard, candidates, numbers, max_users=1)

@@ -1,6 +1,7 @@
-"""Users get one timely job per date in every time zone, over ten years with outages and moves.
+"""Users get one timely job per date in every time zone over ten years.
 
-The expected local time is computed independently of the code, from UTC in steps of a quarter of an hour.
+The simulated years include outages and users who move. The expected local time is computed independently of the code,
+from UTC in steps of a quarter of an hour.
 """
 
 import random
@@ -31,7 +32,7 @@ Times count from BEGIN.
 
 @dataclass(frozen=True)
 class LocalDays:
-    """All dates in a time zone, and the quarter hour in which it becomes 9:00 on each date.
+    """All dates in a time zone, and the quarter hour of 9:00 on each date.
 
     Dates are days since 1970. Quarter hours count from BEGIN. If clocks skip 9:00, the next quarter hour
     is used.
@@ -52,7 +53,7 @@ class LocalDays:
         return cls(dates[1:], quarters[late][first][1:])  # on the first date, 9:00 may have been before BEGIN
 
     def at(self, hour: int) -> int | None:
-        """Return the date of the latest 9:00 at or before this hour, or None before the first date."""
+        """Return the latest date whose 9:00 is not after this hour, or None."""
         location = int(np.searchsorted(self.nines, hour * 4, "right")) - 1
         return None if location < 0 else int(self.dates[location])
 

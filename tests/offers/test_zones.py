@@ -1,4 +1,4 @@
-"""The time of 9:00 on a date is correct in every zone, even if clocks change or dates are skipped."""
+"""Local 9:00 is correct in every zone despite clock changes and skipped dates."""
 
 from datetime import UTC, date, datetime
 

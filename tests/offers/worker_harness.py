@@ -1,4 +1,4 @@
-"""Create a tenant's users for a day, and run the worker that computes their offers."""
+"""Create a tenant's users for a day, and run the worker that computes offers."""
 
 from collections.abc import Callable
 from functools import partial

@@ -44,7 +44,10 @@ def other_tenant(admin: Connection) -> Tenant:
 
 @pytest.fixture
 def record_minute(maintenance_database: Database) -> RecordMinute:
-    """`record_minute(minute, depths)` runs the watchdog's step `minute` minutes after NOW."""
+    """`record_minute(minute, depths)` runs the watchdog's step at this minute.
+
+    Minutes count from NOW.
+    """
 
     def run(minute: int = 0, depths: dict[str, int] | None = None) -> int:
         with maintenance_connection(maintenance_database) as connection:
@@ -119,7 +122,10 @@ def test_only_ended_work_items_are_counted(
 def test_tenant_and_delivery_transactions_count_ended_work_items(
     database: Database, maintenance_database: Database, admin: Connection, acme: Tenant
 ):
-    """Workers end work items in a tenant's transaction, and the archiver in a delivery transaction."""
+    """Workers end work items in a tenant's transaction.
+
+    The archiver ends them in a delivery transaction.
+    """
     tasks = [make_task(admin, acme.id, status="in-progress") for _ in range(2)]
     end = "UPDATE task SET status = 'failed' WHERE id = %s"
     with database.tenant(acme.id) as connection:

@@ -1,4 +1,4 @@
-"""Task messages: messages from the outbox are readable, and invalid messages are rejected."""
+"""Task messages: outbox messages are readable, and invalid messages are rejected."""
 
 import json
 from typing import Any

@@ -1,4 +1,7 @@
-"""A large payload's removal is scheduled before its upload, and canceled when the task is accepted."""
+"""The removal of a large payload is scheduled before its upload.
+
+It is canceled when the task is accepted.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,7 @@
-"""Payload size is measured as PostgreSQL stores the payload, with numbers written out in full."""
+"""Payload size is measured as PostgreSQL stores the payload.
+
+Numbers are written out in full.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""The replay's checks detect each defect, and its S3 proxy forwards requests and counts downloads."""
+"""The replay's checks detect each defect.
+
+The replay's S3 proxy forwards requests and counts downloads.
+"""
 
 import json
 import socket

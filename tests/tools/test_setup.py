@@ -1,4 +1,4 @@
-"""Environment setup: steps run once, repeat after changes and explain their errors."""
+"""Setup steps run once, repeat after changes and explain their errors."""
 
 import importlib.util
 import sys

@@ -1,7 +1,7 @@
-"""Exhaustive model of the delivery rules: one work item, with crashes, duplicates and retries.
+"""Exhaustive model of the delivery rules for one work item.
 
-It is plain Python, without engine code or a database. The model checks whether the rules are correct, and the
-simulation checks whether the engine follows them.
+The model covers crashes, duplicates and retries. It is plain Python, without engine code or a database. The model
+checks whether the rules are correct, and the simulation checks whether the engine follows them.
 
 The model has no time: every possible next step may happen now, except where the rules guarantee an order (a lease
 expires before its message's visibility timeout). It has no identities either: it only tracks whether a token is the

@@ -1,4 +1,4 @@
-"""Breadth-first search through all states of the model, with invariants and counterexamples."""
+"""Breadth-first search through all states, with invariants and counterexamples."""
 
 import gc
 from array import array
@@ -59,9 +59,9 @@ class Exploration:
 
 
 def explore(rules: Rules | None = None, bounds: Bounds | None = None) -> Exploration:
-    """Visit all states that are reachable under `rules` within `bounds`, until one violates an invariant.
+    """Visit all reachable states until one violates an invariant.
 
-    States closer to the start are visited first.
+    `rules` and `bounds` determine which states are reachable. States closer to the start are visited first.
     """
     rules = rules or Rules()
     return Search(rules, bounds or Bounds(), Reduction(rules)).run()

@@ -114,9 +114,9 @@ class Steps:
                 yield Step("the outbox sends the message without marking it", False, sent._replace(copies=copies))
 
     def _watchdog(self, state: State) -> Transitions:
-        """Yield the watchdog's resends for a due work item, and messages that the queue loses.
+        """Yield the watchdog's resends and the messages that the queue loses.
 
-        If the message is still queued, a resend is a duplicate.
+        The watchdog resends the message of a due work item. If the message is still queued, a resend is a duplicate.
         """
         work = state.work
         is_due = (work.status == PENDING and work.is_due) or (work.status == RUNNING and not work.is_leased)
@@ -149,7 +149,10 @@ class Steps:
             yield Step(name, False, restarted)
 
     def _restore(self, state: State) -> Transitions:
-        """Yield the loss of the transaction that sent a message, which leaves the row older than the message."""
+        """Yield the loss of the transaction that sent a message.
+
+        The row is then older than the message.
+        """
         if state.restores and state.work.status in {PENDING, RUNNING}:
             for index, message in enumerate(state.messages):
                 if message.status in {VISIBLE, DEAD} and message.age == CURRENT and not message.consumers:
@@ -265,7 +268,7 @@ class Steps:
             yield from self._look_up(state, target, consumer)
 
     def _claim(self, state: State, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Yield the results of a claim, and of parking if there is not enough time to start."""
+        """Yield a claim's results, including parking if the time is too short to start."""
         work = state.work
         outdated = state.messages[target[0]].age >= self._rules.oldest
         if work.status == UNKNOWN:
@@ -377,7 +380,7 @@ class Steps:
         return Outcome(f"{name}: backoff", REPORTED, state._replace(work=waiting))
 
     def _failed(self, state: State, *, permanent: bool = False) -> State:
-        """Return the state after the work item failed, with its dead letter and notification."""
+        """Return the state after a failure, with its dead letter and notification."""
         work = state.work
         violation = work.violation
         if not permanent and work.attempts < MAX_ATTEMPTS and work.returns < MAX_RETURNS:
@@ -422,9 +425,10 @@ class Steps:
     # -- message dispositions ------------------------------------------------------------------------------------------
 
     def _finish(self, outcome: Outcome, target: ConsumerIndex, consumer: Consumer) -> Transitions:
-        """Yield the steps that apply the disposition: acknowledge the message, or report it.
+        """Yield the steps that apply the outcome's disposition to the message.
 
-        An outdated receipt handle may or may not change the visibility of a message that was received again.
+        The message is acknowledged or reported. An outdated receipt handle may or may not change the visibility of a
+        message that was received again.
         """
         name, disposition, state, is_progress = outcome
         if disposition == ACKNOWLEDGED or (disposition != SENT_LATER and not self._rules.acknowledges_only_settled):

@@ -1,4 +1,7 @@
-"""`counterfoil demo`: process sample documents and compare the results with their ground truth."""
+"""`counterfoil demo`: process sample documents and check the results.
+
+The results are compared with the documents' ground truth.
+"""
 
 import time
 from collections import Counter, defaultdict
@@ -204,7 +207,10 @@ def _clusters(uploads: Mapping[tuple[str, str], Upload]) -> list[Members]:
 
 
 def _show_clusters(clusters: Sequence[Members]) -> None:
-    """Print a row per cluster with several documents, then the unmatched documents with their reasons."""
+    """Print a table of clusters, then the unmatched documents with their reasons.
+
+    The table contains only clusters with several documents.
+    """
     several = [members for members in clusters if len(members) > 1]
     single = [members for members in clusters if len(members) == 1]
     table = Table("tenant", Column("matched documents", overflow="fold"), box=None, pad_edge=False)

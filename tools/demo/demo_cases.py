@@ -1,4 +1,7 @@
-"""The sample's cases in a local cloud: uploads or mails them, watches them, and compares the results."""
+"""Runs the sample's cases in a local cloud and compares the results.
+
+Cases are uploaded or sent by mail.
+"""
 
 import time
 from collections import Counter
@@ -68,9 +71,9 @@ class DemoCases:
 
     @classmethod
     def start(cls, cloud: Cloud, seed: int, slug: str, folder: Path, receiver: Receiver) -> "DemoCases":
-        """Add the tenant with its mail address and webhook, then upload the files and store the emails.
+        """Add a tenant for the cases, then upload their files and store their emails.
 
-        Call `end` before the receiver stops.
+        The tenant has a mail address and a webhook. Call `end` before the receiver stops.
         """
         cases = generate_cases(seed, f"rechnung@{slug}.example")
         url = f"http://127.0.0.1:{receiver.server_port}/results"

@@ -1,4 +1,7 @@
-"""Compares the results of sample files with their ground truth, without side effects."""
+"""Compares the results of sample files with their ground truth.
+
+The comparison has no side effects.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -41,7 +41,7 @@ class Run:
         return cls(cloud, sample, folder, tenants)
 
     def watch(self, seconds: float, show: Callable[[list[int]], None] = lambda _: None) -> UploadsByFile:
-        """Upload the sample's files in order, and wait until every document is in a final state.
+        """Upload the sample's files in order, and wait for each document's final state.
 
         Calls `show` with the numbers of uploaded, acquired, ingested and matched files. A file in a final state
         counts for all stages.

@@ -30,10 +30,10 @@ READ_TIMEOUT_SECONDS = 10
 
 
 def is_signature_valid(header: str, body: bytes, secrets: Sequence[str], now: float) -> bool:
-    """Return whether one of `secrets` signed these bytes within TOLERANCE_SECONDS of `now`.
+    """Return whether one of `secrets` recently signed these bytes.
 
-    `header` is `t=<seconds since 1970>,v1=<hex>`, with one v1 per active secret. Verify the raw bytes before parsing
-    them, and compare in constant time.
+    The signature's time must be within TOLERANCE_SECONDS of `now`. `header` is `t=<seconds since 1970>,v1=<hex>`, with
+    one v1 per active secret. Verify the raw bytes before parsing them, and compare in constant time.
     """
     parts = [part.partition("=") for part in header.split(",")]
     times = [value for name, _, value in parts if name == "t"]

@@ -1,1 +1,1 @@
-"""Matches labeled sets of documents and measures how well the results agree with the labels."""
+"""Matches labeled sets of documents and measures agreement with the labels."""

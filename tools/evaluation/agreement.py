@@ -27,7 +27,7 @@ class Agreement:
 
     @classmethod
     def from_counts(cls, predicted: int, expected: int, correct: int) -> "Agreement":
-        """Compute the agreement from the numbers of predicted, expected, and correct items."""
+        """Compute the agreement from counts of predicted, expected and correct items."""
         precision = correct / predicted if predicted else 1.0
         recall = correct / expected if expected else 1.0
         f1 = 2 * precision * recall / (precision + recall) if correct else float(predicted == expected == 0)
@@ -52,10 +52,11 @@ def invoice_groups(documents: Iterable[LabeledDocument], edges: Iterable[Edge]) 
 def invoice_level_agreement(
     predicted: Collection[Edge], expected: Collection[Edge], group_of: Mapping[str, str]
 ) -> Agreement:
-    """Compare links, with the duplicates of an invoice (`invoice_groups`) as one document.
+    """Compare links, with the duplicates of an invoice as one document.
 
-    A link to any duplicate counts as a link to its group. A group of n documents requires n - 1 links. Predicted links
-    within a group are correct as long as they connect more of its documents; redundant links are incorrect.
+    `group_of` is the result of `invoice_groups`. A link to any duplicate counts as a link to its group. A group of n
+    documents requires n - 1 links. Predicted links within a group are correct as long as they connect more of its
+    documents; redundant links are incorrect.
     """
 
     def split_links(edges: Iterable[Edge]) -> tuple[set[Edge], set[Edge]]:
@@ -76,7 +77,10 @@ def invoice_level_agreement(
 
 
 def pairs_agreement(predicted: Mapping[str, str], expected: Mapping[str, str]) -> Agreement:
-    """Compare two clusterings of the same documents by the pairs of documents that share a cluster."""
+    """Compare two clusterings by the pairs of documents that share a cluster.
+
+    Both must contain the same documents.
+    """
     sizes_found, sizes_true = Counter(predicted.values()), Counter(expected.values())
     sizes_both = Counter((predicted[document], expected[document]) for document in expected)
     return Agreement.from_counts(_pairs(sizes_found), _pairs(sizes_true), _pairs(sizes_both))
@@ -87,7 +91,7 @@ def _pairs(sizes: Mapping[Any, int]) -> int:
 
 
 def _needed_links(edges: Collection[Edge]) -> int:
-    """Return the minimum number of links that connect the same documents as these links."""
+    """Return the minimum number of links that connect the same documents as `edges`."""
     parts = _parts(edges)
     return len(parts) - len(set(parts.values()))
 

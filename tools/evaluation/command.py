@@ -1,4 +1,7 @@
-"""`counterfoil evaluate`: match a labeled set in a temporary database and measure the result."""
+"""`counterfoil evaluate`: match a labeled set and measure the result.
+
+Matching uses a temporary database.
+"""
 
 import random
 import time
@@ -177,7 +180,10 @@ def _load(server: Server, documents: Collection[LabeledDocument], ids: Mapping[s
 
 
 def document_ids(documents: Iterable[LabeledDocument]) -> dict[str, UUID]:
-    """Return ids that sort like the set's ids, because ids break ties between equal times of receipt."""
+    """Return ids that sort like the set's ids.
+
+    Ids break ties between equal times of receipt.
+    """
     return {id_: UUID(int=rank) for rank, id_ in enumerate(sorted(document.id for document in documents), start=1)}
 
 
@@ -278,7 +284,7 @@ def _figures(labeled: LabeledSet, matched: MatchingResult) -> dict[str, Any]:
 
 
 def _variances(labeled: LabeledSet, ids: Mapping[str, UUID], matched: MatchingResult) -> dict[str, Findings]:
-    """Return the variances in the predicted and in the true clusters, by the name of their figure."""
+    """Return the variances in the predicted and the true clusters, by figure name."""
     if labeled.variances is None:
         return {}
     clusterings: dict[str, tuple[Mapping[str, str], Collection[Edge]]] = {
@@ -304,7 +310,10 @@ def _agreements(labeled: LabeledSet, findings_by_figure: Mapping[str, Findings])
 
 
 def _write_variances(path: Path, true: Collection[variances.Finding], found: Findings) -> None:
-    """Write each true or found variance with its message, and whether it is right, wrong or missed."""
+    """Write each true or found variance with its verdict and message.
+
+    The verdict is right, wrong or missed.
+    """
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv_writer(file, lineterminator="\n")
         rows.writerow(("document", "code", "verdict", "message"))

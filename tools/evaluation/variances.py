@@ -1,4 +1,7 @@
-"""Variances in a labeled set, found with the product's code and compared with the labels."""
+"""Variances in a labeled set, in a form that is comparable with the labels.
+
+The product's code finds them.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -21,9 +24,10 @@ def find(
     clusters: Mapping[str, str],
     edges: Iterable[Edge],
 ) -> dict[Finding, str]:
-    """Return a message for each document and code with a variance that exceeds the default tolerances.
+    """Return a message for each variance that exceeds the default tolerances.
 
-    If a document has several such variances with the same code, the first message is returned.
+    Messages are keyed by document and code. If a document has several such variances with the same code, the first
+    message is returned.
     """
     documents_by_name = {
         document.id: read_document(ids[document.id], document.type, document.received_at, document.data)
@@ -59,7 +63,7 @@ def find(
 def countable(
     findings: Iterable[Finding], documents: Iterable[LabeledDocument], edges: Iterable[Edge]
 ) -> set[tuple[str, str, int]]:
-    """Make findings comparable: findings about duplicates of one invoice are equivalent.
+    """Return comparable findings, in which duplicates of an invoice are equivalent.
 
     Which of the invoices counts as the duplicate is a convention (`agreement.invoice_groups`).
     """

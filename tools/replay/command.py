@@ -154,7 +154,7 @@ def _expected(bundle: Bundle) -> ExpectedDocuments:
 
 
 def _ingest(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> Tenant:
-    """Upload the invoices in one file for a new tenant, and wait until all documents are finished."""
+    """Upload the invoices in one file for a new tenant, and wait for all documents."""
     tenant, _ = add_tenant(cloud, f"replay-{token_hex(4)}", "Replay")
     path = OUTPUT / "invoices.pdf"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ def _ingest(cloud: Cloud, mode: ReplayMode, options: ReplayOptions) -> Tenant:
 
 
 def _wait(cloud: Cloud, tenant: Tenant, mode: ReplayMode, options: ReplayOptions) -> None:
-    """Wait until all of the tenant's documents are finished, regardless of their outcome."""
+    """Wait until all of the tenant's documents are finished, whatever their outcome."""
     count, deadline = len(options.bundle.ranges) + len(options.bundle.covers), time.monotonic() + options.seconds
     with Counters(["split off", "ingested", "matched"], count) as counters:
         while True:
@@ -237,7 +237,7 @@ def _log_lines(cloud: Cloud, worker: str) -> Iterator[str]:
 
 
 def _queue_depths(cloud: Cloud) -> dict[str, int]:
-    """Return the number of messages by queue and DLQ, including in-flight and delayed messages."""
+    """Return the number of visible, in-flight and delayed messages by queue and DLQ."""
     sqs, depths = cloud.client("sqs"), {}
     names = [f"ApproximateNumberOfMessages{state}" for state in ("", "NotVisible", "Delayed")]
     with translate_errors():

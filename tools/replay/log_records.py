@@ -25,14 +25,17 @@ class Record:
 
     @property
     def is_in_order(self) -> bool:
-        """Return whether the message was protected, permitted, claimed and finished in this order."""
+        """Return whether protection, permit, claim and end happened in this order."""
         moments = [self.protected, self.permitted, self.claimed, self.ended]
         known = [moment for moment in moments if moment is not None]
         return len(known) == len(moments) and known == sorted(known)
 
     @property
     def permit_wait(self) -> float:
-        """Seconds between protection and permit. 0 if the message was not protected or had no permit."""
+        """Seconds between protection and permit.
+
+        The value is 0 if the message was not protected or had no permit.
+        """
         if self.protected is None or self.permitted is None:
             return 0.0
         return (self.permitted - self.protected).total_seconds()
@@ -65,7 +68,10 @@ def _record(parsed: dict[str, Any]) -> Record:
 
 
 def max_concurrent(ended: Sequence[Record]) -> int:
-    """Return the maximum number of messages that were processed (from claim to end) at the same time."""
+    """Return the maximum number of messages that were processed at the same time.
+
+    Processing lasts from claim to end.
+    """
     changes = [(record.claimed, 1) for record in ended if record.claimed is not None]
     changes += [(record.ended, -1) for record in ended if record.claimed is not None]
     maximum = current = 0

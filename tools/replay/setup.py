@@ -33,7 +33,7 @@ class ReplayMode:
 
 
 def replay_modes(concurrency_limit: int) -> tuple[ReplayMode, ReplayMode]:
-    """Return both modes: one record per invocation, and ten records in one invocation.
+    """Return both modes: one record per invocation, and ten in one invocation.
 
     An event source mapping's MaximumConcurrency is at least 2. The reserved concurrency therefore limits the second
     mode to one invocation, because the emulator's poller, unlike AWS, receives no more messages than the function has

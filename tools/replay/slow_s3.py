@@ -54,7 +54,7 @@ class SlowS3:
 
 @contextmanager
 def slow_s3(endpoint: str, seconds: float) -> Iterator[SlowS3]:
-    """Run a proxy for the S3 at `endpoint` that stretches each download over `seconds`."""
+    """Run an S3 proxy for `endpoint` that stretches each download over `seconds`."""
     downloads = Downloads()
     upstream = urlsplit(endpoint).netloc
 
@@ -79,12 +79,15 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def handle(self) -> None:
-        """Ignore clients that disconnect during a response, because a worker may be killed."""
+        """Ignore disconnects during a response, because a worker may be killed."""
         with suppress(ConnectionError):
             super().handle()
 
     def forward(self, upstream: str, seconds: float = 0.0) -> None:
-        """Forward the request with its signed Host, and stretch the response over `seconds`."""
+        """Forward the request with its Host, and stretch the response over `seconds`.
+
+        The request's signature covers the Host.
+        """
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         connection = HTTPConnection(upstream, timeout=SECONDS)
         try:

@@ -1,6 +1,7 @@
-"""Generates sample documents with their ground truth from a seed, for the demo and end-to-end tests.
+"""Generates sample documents with their ground truth from a seed.
 
-`generate(seed)` returns a `Sample`. `Sample.write(folder)` writes its files and `truth.json`.
+The demo and the end-to-end tests use them. `generate(seed)` returns a `Sample`. `Sample.write(folder)` writes its files
+and `truth.json`.
 """
 
 from tools.sample_generator.generator import generate

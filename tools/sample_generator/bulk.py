@@ -1,4 +1,7 @@
-"""Generates any number of one buyer's orders and invoices, for the replay and for load tests."""
+"""Generates any number of one buyer's orders and invoices.
+
+They are for the replay and for load tests.
+"""
 
 from collections.abc import Iterator
 from datetime import date
@@ -28,10 +31,10 @@ _LONG_EVERY = 4
 def orders_with_invoices(
     seed: int, count: int, *, country: str = "DE", varied: bool = False
 ) -> Iterator[tuple[Document, Document]]:
-    """Yield a company's `count` orders to domestic suppliers, each with the invoice that refers to it.
+    """Yield `count` orders of one company, each with the invoice that refers to it.
 
-    The seed determines companies, numbers, articles and quantities. With `varied`, some orders have many line items,
-    and some consecutive orders have the same supplier.
+    The suppliers are domestic. The seed determines companies, numbers, articles and quantities. With `varied`, some
+    orders have many line items, and some consecutive orders have the same supplier.
     """
     for order, _, invoice in orders_with_deliveries_and_invoices(seed, count, country=country, varied=varied):
         yield order, invoice
@@ -66,6 +69,9 @@ def orders_with_deliveries_and_invoices(
 
 
 def _forget_orders(supplier: Supplier) -> Supplier:
-    """Forget the ordered quantities, because there are more orders than distinct quantities."""
+    """Forget the ordered quantities.
+
+    There are more orders than distinct quantities.
+    """
     supplier.ordered.clear()
     return supplier

@@ -44,10 +44,10 @@ def bundle(
     sender: Company | None = None,
     has_separators: bool = False,
 ) -> Bundle:
-    """Create one PDF with all documents, each in its company's layout unless `layout` is given.
+    """Create one PDF with all documents, each in its company's layout.
 
-    If `sender` is given, a cover page from that company lists the documents. With `has_separators`, a separator sheet
-    precedes each document.
+    `layout` overrides the companies' layouts. If `sender` is given, a cover page from that company lists the documents.
+    With `has_separators`, a separator sheet precedes each document.
     """
     language = (sender or documents[0].issuer).language
     files = [] if sender is None else [_cover(sender, documents)]

@@ -1,6 +1,7 @@
-"""A tenant's cases: one transaction per kind of variance, some sent by mail, some in one file.
+"""A tenant's cases, with one transaction per kind of variance.
 
-Documents are identified by type and number. Each case has exactly the variances in its documents' `codes`.
+Some cases are sent by mail, and some share a file. Documents are identified by type and number. Each case has exactly
+the variances in its documents' `codes`.
 """
 
 from collections.abc import Callable, Sequence
@@ -98,7 +99,10 @@ class Cases:
 
 
 def _file(document: Document) -> tuple[str, bytes]:
-    """Return name and content of a document's file: a hybrid PDF for an invoice, UBL for other types."""
+    """Return the name and content of a document's file.
+
+    It is a hybrid PDF for an invoice, and UBL for other types.
+    """
     if document.kind is Kind.INVOICE:
         return f"{document.number}.pdf", write_hybrid(document)
     return f"{document.kind}-{document.number}.xml", write_ubl(document)
@@ -156,7 +160,7 @@ _Build = Callable[[_Transaction], Sequence[CaseDocument]]
 def _three_way(
     transaction: _Transaction, change: Callable[[Document], Document] = lambda document: document, *codes: str
 ) -> list[CaseDocument]:
-    """Create an order, its delivery note and its invoice, with changes to the invoice."""
+    """Create an order, its delivery note and its changed invoice."""
     delivery = transaction.delivery()
     return [
         CaseDocument(transaction.order),
@@ -248,7 +252,10 @@ def _rejected(transaction: _Transaction) -> list[CaseDocument]:
 
 
 def _credited(transaction: _Transaction) -> list[CaseDocument]:
-    """Create a case with rejected goods that were billed and credited, which leaves no variance open."""
+    """Create a case with rejected goods that were billed and credited.
+
+    No variance remains open.
+    """
     delivery = transaction.delivery()
     receipt = receive(transaction.context, delivery, transaction.later(1), Decimal(1))
     invoice = transaction.invoice(0, delivery)

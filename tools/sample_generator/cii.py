@@ -1,6 +1,7 @@
-"""Writes invoices and credit notes as UN/CEFACT CII D16B, in the element order of its schema.
+"""Writes invoices and credit notes as UN/CEFACT CII D16B.
 
-The guideline is EN 16931. Factur-X and ZUGFeRD 2 embed such a file as `factur-x.xml`.
+The elements are in the order of the schema. The guideline is EN 16931. Factur-X and ZUGFeRD 2 embed such a file as
+`factur-x.xml`.
 """
 
 from datetime import date

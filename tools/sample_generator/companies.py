@@ -1,4 +1,4 @@
-"""Invented companies whose VAT ids, register numbers and IBANs have valid check digits.
+"""Invented companies with valid VAT ids, register numbers and IBANs.
 
 python-stdnum computes the check digits. For numbers that it can only validate, numbers are drawn until one is valid.
 Mail addresses end in `.example` (RFC 2606). Telephone numbers use a range reserved for fiction if the country has one.
@@ -110,7 +110,10 @@ class CompanyRegistry:
 
 
 def slug(text: str) -> str:
-    """Return the text in lower-case ASCII letters and hyphens, for host names and tenant slugs."""
+    """Return a slug of the text, for host names and tenants.
+
+    It consists of lower-case ASCII letters, digits and hyphens.
+    """
     digraphs: dict[str, str | int | None] = {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"}
     german = text.lower().translate(str.maketrans(digraphs))
     plain = unicodedata.normalize("NFKD", german).encode("ascii", "ignore").decode("ascii")
@@ -177,7 +180,10 @@ def _iban(country: str, rng: Random) -> str:
 
 
 def _french_account(rng: Random) -> str:
-    """Return a RIB: bank, branch, account, and a key that makes the number divisible by 97."""
+    """Return a French bank account number (RIB).
+
+    It consists of the bank, the branch, the account, and a key that makes the number divisible by 97.
+    """
     bank, branch, account = _digits(rng, 5), _digits(rng, 5), _digits(rng, 11)
     key = 97 - (89 * int(bank) + 15 * int(branch) + 3 * int(account)) % 97
     return f"{bank}{branch}{account}{key:02d}"

@@ -1,4 +1,4 @@
-"""Generates a sample from a seed: two tenants, their suppliers, documents and ground truth.
+"""Generates two tenants with suppliers, documents and ground truth from a seed.
 
 The seed determines companies, numbers, dates, articles, quantities, prices, file formats, how often each scenario
 occurs, and the order of the files. Every scenario occurs for every seed.
@@ -99,7 +99,7 @@ def generate(seed: int) -> Sample:
 
 
 def _create_builders(rng: Random) -> tuple[ScenarioBuilder, ScenarioBuilder]:
-    """Create two tenants in different countries, each with domestic and foreign suppliers.
+    """Create two tenants in different countries, with domestic and foreign suppliers.
 
     One of each tenant's foreign suppliers is Swiss.
     """
@@ -144,7 +144,10 @@ def _add_scenarios(rng: Random, builders: Sequence[ScenarioBuilder]) -> None:
 
 
 def _share_files(rng: Random, first: ScenarioBuilder, second: ScenarioBuilder) -> None:
-    """Copy files from one tenant to the other: a whole transaction, and an invoice without its order."""
+    """Copy a whole transaction and a single invoice from one tenant to the other.
+
+    The invoice is copied without its order.
+    """
     source, target = rng.sample((first, second), 2)
     clusters = {generated.situation: generated.cluster for generated in source.generated_files}
     scenarios.copy_transaction(source, target, clusters["order, delivery, invoice"])
@@ -152,7 +155,10 @@ def _share_files(rng: Random, first: ScenarioBuilder, second: ScenarioBuilder) -
 
 
 def _file_name(rng: Random, generated: GeneratedFile) -> str:
-    """Return a file name in the company's language, with spaces and non-ASCII letters."""
+    """Return a file name in the company's language.
+
+    It may contain spaces and non-ASCII letters.
+    """
     document = generated.document
     title, company = LABELS[document.issuer.language].titles[document.kind], document.issuer.short_name
     stem = rng.choice(

@@ -1,4 +1,4 @@
-"""Layouts of the companies' documents: contents of the first page and of later pages."""
+"""Layouts of the companies' documents: contents of first and later pages."""
 
 from dataclasses import dataclass
 from random import Random

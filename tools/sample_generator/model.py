@@ -1,4 +1,4 @@
-"""The sample's documents as values, and the structured data that extraction must return.
+"""The sample's documents as values, and the structured data to extract.
 
 All values are immutable and use exact decimals. Writers (UBL, CII, PDF) only serialize a `Document`. Fields have the
 same names as in structured data, so the document is its own ground truth.
@@ -146,7 +146,10 @@ class Line:
 
 @dataclass(frozen=True)
 class TaxGroup:
-    """Net total and tax of the line items with one VAT category and rate, rounded half up to cents."""
+    """Net total and tax of the line items with one VAT category and rate.
+
+    Both are rounded half up to cents.
+    """
 
     tax: Tax
     base: Decimal
@@ -210,7 +213,10 @@ class Document:
 
     @property
     def structured_data(self) -> dict[str, Any]:
-        """Structured data that extraction must return, with decimals and dates as strings."""
+        """Structured data that extraction must return.
+
+        Decimals and dates are strings.
+        """
         own = OWN_FIELDS[self.kind]
         data: dict[str, Any] = {
             own.number: self.number,

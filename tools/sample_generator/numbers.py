@@ -50,9 +50,10 @@ _PATTERNS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
 
 
 class Numbers:
-    """Document numbers that increase within each company's series and are unique within the sample.
+    """Document numbers that increase within each company's series.
 
-    Numbers are considered equal if they differ only in punctuation, case, or letters that look like digits.
+    They are unique within the sample. Numbers are considered equal if they differ only in punctuation, case, or letters
+    that look like digits.
     """
 
     def __init__(self, rng: Random) -> None:

@@ -123,7 +123,10 @@ class _DocumentPdf(FPDF):
         return self.document.kind not in WITHOUT_PRICES
 
     def header(self) -> None:
-        """Draw the letterhead and, on later pages, the document heading, if the layout repeats them."""
+        """Draw the letterhead on the first page.
+
+        On later pages, the layout determines whether the letterhead and the document heading are drawn.
+        """
         if self.page_no() == 1 or self.layout.letterhead_on_every_page:
             self._letterhead()
         if self.page_no() > 1 and self.layout.names_itself_on_every_page:
@@ -145,7 +148,10 @@ class _DocumentPdf(FPDF):
         self.line(_LEFT, 31, _LEFT + _WIDTH, 31)
 
     def footer(self) -> None:
-        """Draw the page number, and the company's address, register and bank in three columns."""
+        """Draw the page number if the layout has one, and the company's details.
+
+        The details are the company's address, register and bank, in three columns. Later pages may omit them.
+        """
         numbers = {
             "none": "",
             "place": f"{self.labels.page} {self.page_no()}",
@@ -251,7 +257,10 @@ class _DocumentPdf(FPDF):
             self.carried += line.net_amount or 0
 
     def _next_page(self, *, carries: bool) -> None:
-        """Continue the table on the next page, with a subtotal if the layout carries subtotals."""
+        """Continue the table on the next page.
+
+        If `carries` is true, a subtotal ends this page and starts the next.
+        """
         if carries:
             self._subtotal_row()
         self.add_page()

@@ -124,7 +124,10 @@ class Sample:
         return sorted(sorted(names) for names in members.values())
 
     def write(self, folder: Path) -> None:
-        """Write each file as `folder/TENANT/NAME`, and the ground truth as `folder/truth.json`."""
+        """Write each file as `folder/TENANT/NAME`.
+
+        The ground truth is written to `folder/truth.json`.
+        """
         for file in self.files:
             path = folder / file.tenant / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,9 +135,10 @@ class Sample:
         _write_text(folder / "truth.json", json.dumps(self.truth, ensure_ascii=False, indent=1) + "\n")
 
     def write_labeled_set(self, folder: Path) -> None:
-        """Write the documents as a labeled set: documents.jsonl, edges.csv, clusters.csv, README.
+        """Write the documents as a labeled set.
 
-        Failed and duplicate files are omitted. Skipped files are included, with type `other` and their own clusters.
+        The set's files are documents.jsonl, edges.csv, clusters.csv and README.md. Failed and duplicate files are
+        omitted. Skipped files are included, with type `other` and their own clusters.
         """
         folder.mkdir(parents=True, exist_ok=True)
         documents = [file for file in self.files if file.truth.state in {"succeeded", "skipped"}]

@@ -65,7 +65,7 @@ class Link:
 
 @dataclass
 class ScenarioBuilder:
-    """Builds the documents of one tenant: its buyer, suppliers, generated files and links."""
+    """Builds one tenant's documents: its buyer, suppliers, files and links."""
 
     tenant: str
     buyer: Company
@@ -200,7 +200,10 @@ def _reason(*, names_order: bool, names_delivery: bool) -> str:
 
 
 def full_chain(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an order, confirmation, delivery note, goods receipt and invoice with references to each other."""
+    """Add an order, confirmation, delivery note, goods receipt and invoice.
+
+    They refer to each other.
+    """
     transaction = builder.transaction("full chain")
     order = transaction.order()
     transaction.confirmation(order)
@@ -218,7 +221,10 @@ def short_chain(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def partial_deliveries_billed_apart(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an order with several deliveries, each with an invoice that refers to order and delivery."""
+    """Add an order with several deliveries, and an invoice for each delivery.
+
+    Each invoice refers to the order and to its delivery note.
+    """
     transaction = builder.transaction("partial deliveries, several invoices")
     order = transaction.order(builder.rng.randint(3, 5))
     for share in trading.split(builder.rng, order.document, builder.rng.randint(2, 3)):
@@ -227,7 +233,10 @@ def partial_deliveries_billed_apart(builder: ScenarioBuilder, form: Form) -> Non
 
 
 def partial_deliveries_billed_once(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an order with several deliveries and receipts, and one invoice that refers only to the order."""
+    """Add an order with several deliveries and goods receipts, and one invoice.
+
+    The invoice refers only to the order.
+    """
     transaction = builder.transaction("partial deliveries, one invoice")
     order = transaction.order(builder.rng.randint(3, 5))
     deliveries = []
@@ -247,14 +256,14 @@ def invoice_by_delivery_note(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def invoice_by_content(builder: ScenarioBuilder, form: Form) -> None:
-    """Add an invoice without references, which can be matched to its order only by content."""
+    """Add an invoice that can be matched to its order only by content."""
     transaction = builder.transaction("no reference at all", builder.unused_suppliers.pop())
     order = transaction.order(3, reserved=True)
     transaction.invoice(order, form, [], names_order=False)
 
 
 def rejected_and_credited(builder: ScenarioBuilder, form: Form) -> None:
-    """Add a delivery that is partly rejected, but billed completely and then credited."""
+    """Add a delivery that is partly rejected, billed completely and then credited."""
     transaction = builder.transaction("rejected goods, credit note")
     order = transaction.order()
     delivery = transaction.delivery(order)
@@ -266,7 +275,10 @@ def rejected_and_credited(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def same_number_of_two_suppliers(builder: ScenarioBuilder, form: Form) -> None:
-    """Add invoices from two suppliers with the same number, and a credit note for one of them."""
+    """Add invoices with the same number from two suppliers.
+
+    One of the invoices has a credit note.
+    """
     first_supplier, second_supplier = builder.rng.sample(builder.suppliers, 2)
     number = None
     while number is None or not builder.numbers.reserve(number):
@@ -303,7 +315,10 @@ def unknown_order(builder: ScenarioBuilder, form: Form) -> None:
 
 
 def copy_transaction(source: ScenarioBuilder, target: ScenarioBuilder, cluster: str) -> None:
-    """Add an identical copy of a transaction to another tenant, where it is a separate cluster."""
+    """Add an identical copy of a transaction to another tenant.
+
+    It is a separate cluster there.
+    """
     copies: dict[GeneratedFile, GeneratedFile] = {}
     label = _copied_label(target)
     for generated in [generated for generated in source.generated_files if generated.cluster == cluster]:

@@ -1,4 +1,4 @@
-"""Trade between companies: price lists, and the documents of each step of a transaction.
+"""Trade between companies: price lists, and documents for each transaction step.
 
 Each step is a function that returns one `Document`. Quantities are multiples of an article's step, so that they can be
 split over several deliveries.
@@ -53,7 +53,10 @@ class PurchaseContext:
 
 
 def price_list(rng: Random, company: Company, product_line: ProductLine, *, buyer_numbers: bool) -> Supplier:
-    """Create a supplier with its own article numbers and prices within 10% of the product line's."""
+    """Create a supplier with its own article numbers and prices.
+
+    Prices are within 10% of the product line's prices.
+    """
     style = rng.choice(("{n}", "{letters}-{n}", "{n}.{m:02d}", "{letters}{n}"))
     letters = "".join(rng.choice("BCDFGHKMNPRSTVW") for _ in range(2))
     offers = []
@@ -263,7 +266,10 @@ def quantity_step(unit: str, basis: Decimal | None) -> Decimal:
 
 
 def _new_quantity(context: PurchaseContext, offer: Offer) -> Decimal:
-    """Draw a quantity that is new for this article, so that article and quantity identify the order."""
+    """Draw a quantity that is new for this article.
+
+    The article and the quantity therefore identify the order.
+    """
     step = quantity_step(offer.article.unit, offer.article.basis if offer.article.basis != 1 else None)
     value = offer.price * step / offer.article.basis
     max_steps = 14 if value > _EXPENSIVE else 120 if value < _CHEAP else 48

@@ -1,4 +1,4 @@
-"""Unreadable files: damaged, encrypted, unsafe, incomplete, or of an unsupported type.
+"""Unreadable files: damaged, encrypted, unsafe, incomplete or unsupported.
 
 Each function returns the bytes of one file. Damaged files start as valid documents.
 """
@@ -63,7 +63,10 @@ def pdf_without_pages() -> bytes:
 
 
 def xml_with_doctype(document: Document) -> bytes:
-    """Return an invoice with a DOCTYPE and an external entity, which a safe parser rejects."""
+    """Return an invoice with a DOCTYPE and an external entity.
+
+    A safe parser rejects it.
+    """
     text = write_ubl(document).decode()
     declaration, rest = text.split("\n", 1)
     doctype = '<!DOCTYPE Invoice [<!ENTITY supplier SYSTEM "file:///etc/hostname">]>'

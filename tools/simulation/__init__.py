@@ -1,1 +1,1 @@
-"""Deterministic simulation of the delivery engine with injected faults, driven by a seed."""
+"""Deterministic, seeded simulation of the delivery engine with injected faults."""

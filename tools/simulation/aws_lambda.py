@@ -38,7 +38,10 @@ class Context(LambdaContext):
 
 @dataclass(eq=False)
 class Environment:
-    """One process of a function, with its handler, whose state survives between invocations."""
+    """One process of a function, with its handler.
+
+    Its state survives between invocations.
+    """
 
     process: Process
     handle: Handler
@@ -122,7 +125,7 @@ class Function:
         return results[0] if results else (False, None)
 
     def _check_hung(self, process: Process) -> None:
-        """Fail the history if a batch waits for the database until Lambda ends the process.
+        """Fail the history if a process waits for the database until Lambda ends it.
 
         The watchdog is exempt, because it has no batch.
         """
@@ -239,7 +242,7 @@ class Schedule:
         self._last = -60.0
 
     def pass_time(self, nearest: float) -> float:
-        """Schedule the next due invocation, and sometimes an earlier invocation that finds no work.
+        """Schedule the next due invocation, and sometimes an earlier one without work.
 
         Returns the earlier of `nearest` and the invocation's time.
         """

@@ -1,4 +1,4 @@
-"""Runs the product's SQL on a real PostgreSQL, with lost connections and without lock waits.
+"""Runs the product's SQL on a real PostgreSQL whose connections can be lost.
 
 The product's `Database` is used unchanged, including its handling of unconfirmed commits. Only its connection pool is
 replaced. All processes share one thread, so waiting for a lock would deadlock. Instead, a lock held by another
@@ -228,7 +228,10 @@ class SimulatedPool:
 
 
 class SimulatedConnection:
-    """One transaction on a real connection, with the part of psycopg's interface that the product uses."""
+    """One transaction on a real connection.
+
+    It has the part of psycopg's interface that the product uses.
+    """
 
     def __init__(self, transactions: Transactions, process: Process, user: str) -> None:
         self._transactions = transactions

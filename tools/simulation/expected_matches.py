@@ -1,4 +1,4 @@
-"""Expected matches: the result of matching the same documents sequentially and without faults."""
+"""Expected matches, from matching the same documents one by one without faults."""
 
 import hashlib
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def _names() -> dict[bytes, str]:
 
 
 def check(world: World) -> Iterator[str]:
-    """Compare a finished history's edges with the edges from matching its documents one by one.
+    """Compare a finished history's edges with the edges from sequential matching.
 
     Yields a sentence for each difference. May replace the matches. Skips a world in which matching a document failed
     permanently, because the other documents may have been matched before or after the failure.

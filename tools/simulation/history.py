@@ -1,4 +1,4 @@
-"""Histories: creates their input from a seed, runs them, checks the result and formats the log."""
+"""Creates histories from seeds, runs and checks them, and formats their logs."""
 
 import time
 from collections.abc import Callable
@@ -173,7 +173,10 @@ def _at(world: World, seconds: float, action: Callable[[], None]) -> None:
 
 
 def _format_log(world: World) -> list[str]:
-    """Format the history: each event with its virtual time and actor, and the changes in each commit."""
+    """Format the history's events, and the changes in each commit.
+
+    Each event has its virtual time and actor.
+    """
     changes_by_transaction: dict[int, list[str]] = {}
     for entry in ledger(world):
         old = entry.old or {}

@@ -1,4 +1,4 @@
-"""Invariants that every history must satisfy, checked during the run and at its end."""
+"""Invariants of every history, checked during the run and at its end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ class InvariantChecker:
         }
 
     def check_nothing_is_lost(self) -> None:
-        """Check that every unfinished work item has a message in a queue or in the outbox."""
+        """Check that every unfinished work item has a message in a queue or the outbox."""
         if self._checked_writes == self._world.transactions.writes:
             return
         self._checked_writes = self._world.transactions.writes
@@ -143,7 +143,7 @@ class InvariantChecker:
         self._check(states)
 
     def _check_dead_lettering(self, queue: Queue, message: Message) -> None:
-        """Check that only attempts and faults have used up a dead-lettered message's receives."""
+        """Check that only attempts and faults used up a dead-lettered message's receives."""
         refs = work_items_in(queue.worker, message.body)
         if len(refs) != 1:
             return
@@ -225,7 +225,10 @@ def _unfinished(world: World) -> Iterator[str]:
 
 
 def _attempts(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that attempts equal the committed claims that were not returned, and do not exceed the limit."""
+    """Check that attempts equal committed claims and do not exceed the limit.
+
+    Returned claims do not count.
+    """
     expected: dict[tuple[str, UUID, int], int] = defaultdict(int)
     attempts = {
         (simulated.task, simulated.worker, simulated.attempt.work_id): simulated for simulated in world.attempts
@@ -258,7 +261,10 @@ def _max_attempts(world: World, entry: Entry) -> int:
 
 
 def _claims_of_attempts(world: World, entries: list[Entry]) -> dict[SimulatedAttempt, Entry]:
-    """Map each attempt to the ledger entry of its claim: the latest before the attempt started."""
+    """Map each attempt to the ledger entry of its claim.
+
+    It is the latest entry before the attempt started.
+    """
     claims = {}
     for simulated in world.attempts:
         attempt = simulated.attempt
@@ -275,7 +281,10 @@ def _claims_of_attempts(world: World, entries: list[Entry]) -> dict[SimulatedAtt
 
 
 def _stale_writes(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that only a work item's latest claim writes, and that no claim replaces a live lease."""
+    """Check that only a work item's latest claim writes.
+
+    No claim may replace a live lease.
+    """
     claims = _claims_of_attempts(world, entries)
     by_work: dict[tuple[str, UUID], list[Entry]] = defaultdict(list)
     for entry in entries:
@@ -312,7 +321,10 @@ def _is_lease_live(world: World, before: Entry, entry: Entry) -> bool:
 
 
 def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that exactly the revisions that succeeded or were skipped committed their effects, once each."""
+    """Check that effects were committed once per succeeded or skipped revision.
+
+    No other revision may have committed effects.
+    """
     rows = world.store.admin.execute(
         "SELECT worker, work_id, revision, count(*) FROM simulation_effect GROUP BY 1, 2, 3"
     ).fetchall()
@@ -327,7 +339,7 @@ def _effects(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _matches(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that matches change only in transactions that settle a matching work item.
+    """Check that only transactions that settle a matching work item change matches.
 
     A simulated world has no reviewers.
     """
@@ -371,7 +383,10 @@ def _is_permanent(simulated: SimulatedAttempt) -> bool:
 
 
 def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that an attempt starts soon after its claim is committed, unless a process or thread stalls."""
+    """Check that an attempt starts soon after its claim is committed.
+
+    A stalled process or thread excuses a delay.
+    """
     claims = _claims_of_attempts(world, entries)
     for simulated in world.attempts:
         entry = claims.get(simulated)
@@ -384,7 +399,10 @@ def _claims_start(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _dead_letters(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that every failure has one notification and one dead letter with a correct reason."""
+    """Check that every failure has one notification and one dead letter.
+
+    The dead letter's reason must be correct.
+    """
     admin = world.store.admin
     rows = admin.execute("SELECT job_id, revision, count(*) FROM failure_event GROUP BY 1, 2").fetchall()
     notified = {(job, revision): count for job, revision, count in rows}
@@ -421,14 +439,14 @@ SELECT worker, work_id FROM dead_letter d WHERE metadata #>> '{last_error,type}'
 
 
 def _error_types(world: World) -> Iterator[str]:
-    """Check that a dead letter reports a lost worker only if the last attempt was never settled."""
+    """Check that no dead letter reports a lost worker after a settled last attempt."""
     for worker, work_id in world.store.admin.execute(_REPORTED_AS_LOST).fetchall():
         name = world.name(work_id)
         yield f"the dead letter of {worker} {name} reports a lost worker, but its last attempt was settled"
 
 
 def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
-    """Check that a claim's lease has the configured length, regardless of the process's clock."""
+    """Check that leases have the configured length despite the processes' clocks."""
     for entry in entries:
         if not entry.is_claim:
             continue
@@ -439,7 +457,10 @@ def _leases(world: World, entries: list[Entry]) -> Iterator[str]:
 
 
 def _second_runs(world: World) -> Iterator[str]:
-    """Check that an attempt that finds PostgreSQL unavailable runs once more before it counts."""
+    """Check that an attempt is repeated once if PostgreSQL is unavailable.
+
+    The attempt counts only after the second run.
+    """
     for simulated in world.attempts:
         if isinstance(simulated.exception, DatabaseUnavailableError) and simulated.runs == 1 and simulated.could_run:
             name = world.name(simulated.attempt.work_id)
@@ -465,9 +486,10 @@ def _unknown_work(world: World) -> Iterator[str]:
 
 
 def _uploads(world: World) -> Iterator[str]:
-    """Check that every stored object has one acquisition job, even if its S3 event was lost or late.
+    """Check that every stored object has one acquisition job.
 
-    The watchdog must not count an upload as lacking an event if the event arrives later.
+    The object's S3 event may be lost or late. The watchdog must not count an upload as lacking an event if the event
+    arrives later.
     """
     rows = world.store.admin.execute("SELECT key, sequencer FROM acquisition_job").fetchall()
     jobs = Counter(key for key, _ in rows)
@@ -480,7 +502,10 @@ def _uploads(world: World) -> Iterator[str]:
 
 
 def _clusters(world: World) -> Iterator[str]:
-    """Check that clusters are the connected components of the edges, ignoring edges to contracts."""
+    """Check that clusters are the connected components of the edges.
+
+    Edges to contracts are ignored.
+    """
     admin = world.store.admin
     documents = admin.execute("SELECT id, type, cluster_id, matching_status FROM document ORDER BY id").fetchall()
     types = {row[0]: row[1] for row in documents}

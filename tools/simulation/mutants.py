@@ -211,7 +211,7 @@ WHERE id = %(id)s RETURNING {attempts}, {claim_token}
 
 
 class _ChecksThenActs(claims.Claims):
-    """Checks whether the work item is free in one transaction and claims it in the next."""
+    """Checks whether the work item is free, and claims it in the next transaction."""
 
     def claim(self, messages: Mapping[Message, ParsedMessage], *, take_over: bool) -> dict[Message, Claim]:
         with self._database.delivery() as connection:
@@ -285,7 +285,7 @@ def _pauses_and_duplicates(world: World) -> None:
 
 
 def _blames_the_worker() -> Any:
-    """Report the worker of an exhausted work item as lost, regardless of the last outcome."""
+    """Report an exhausted work item's worker as lost, despite the last outcome."""
     return mock.patch.object(
         settlement, "_describe_exhaustion", return_value=(sql.WORKER_LOST_ERROR_TYPE, "The worker ended")
     )

@@ -1,4 +1,4 @@
-"""Operators' and users' actions during a history: starting a new revision, canceling a task."""
+"""Operators' and users' actions: starting a new revision, canceling a task."""
 
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -24,9 +24,9 @@ ORDER BY 1, 2
 
 
 def restart_work_item(world: "World", work: tuple[str, UUID] | None = None) -> None:
-    """Start a new revision of a work item in any status, as an operator or new data does.
+    """Start a new revision of a work item in any status, as an operator does.
 
-    Chooses a random work item that can be restarted if `work` is None.
+    New data starts revisions in the same way. Chooses a random work item that can be restarted if `work` is None.
     """
     process = Process("operator", mortal=False)
     database = SimulatedDatabase(world.transactions, process)

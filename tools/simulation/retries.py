@@ -74,7 +74,10 @@ def violations(world: "World", entries: list[Entry]) -> Iterator[str]:
 
 
 def send_number_violations(world: "World", entries: list[Entry]) -> Iterator[str]:
-    """Check that send numbers never decrease within a revision, and increase when a task is retried."""
+    """Check that send numbers never decrease within a revision.
+
+    A task's retry must increase its send number.
+    """
     for entry in entries:
         if entry.old is None:
             continue
@@ -85,7 +88,7 @@ def send_number_violations(world: "World", entries: list[Entry]) -> Iterator[str
 
 
 def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
-    """Check that only a process with a work item's latest message claims or parks the work item."""
+    """Check that a work item is claimed or parked only with its latest message."""
     for entry in entries:
         if entry.old is None or entry.old["revision"] != entry.new["revision"]:
             continue
@@ -102,7 +105,7 @@ def _older_messages(world: "World", entries: list[Entry]) -> Iterator[str]:
 
 
 def _retry_delays(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
-    """Check that a task's retry waits as long as the policy and the failed service require."""
+    """Check that a task's retry waits as long as the policy and the service require."""
     retry_after = {
         (
             simulated.attempt.work_id,
@@ -124,7 +127,10 @@ def _retry_delays(world: "World", attempt_rows: list[tuple[Any, ...]]) -> Iterat
 
 
 def _recorded_once(world: "World", entries: list[Entry], attempt_rows: list[tuple[Any, ...]]) -> Iterator[str]:
-    """Check that every counted attempt is recorded once, except successes that a worker does not record."""
+    """Check that every counted attempt is recorded once.
+
+    Successes that a worker does not record are exempt.
+    """
     recorded: dict[tuple[str, UUID, int], Counter[int]] = defaultdict(Counter)
     for worker, work_id, revision, number, outcome, _ in attempt_rows:
         if outcome != "deferred":

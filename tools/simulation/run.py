@@ -68,9 +68,9 @@ def run_parallel(
     mutant: str | None = None,
     on_result: Callable[[History], None] = lambda _result: None,
 ) -> Summary:
-    """Run the histories of `seeds` in several processes, and call `on_result` with every result.
+    """Run the histories of `seeds` in several processes.
 
-    Stops after MAX_VIOLATIONS violations, or after one if there is a mutant.
+    Calls `on_result` with every result. Stops after MAX_VIOLATIONS violations, or after one if there is a mutant.
 
     Raises:
         CommandError: the simulation itself failed, or all processes exited early.
@@ -118,7 +118,10 @@ def _receive_results(
 
 @contextmanager
 def _fixed_hashes() -> Iterator[None]:
-    """Fix the hash seed for child processes, because set order must not differ between processes."""
+    """Fix the hash seed for child processes.
+
+    Otherwise, set order could differ between processes.
+    """
     previous = os.environ.get("PYTHONHASHSEED")
     os.environ["PYTHONHASHSEED"] = "0"
     try:

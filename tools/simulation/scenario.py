@@ -85,7 +85,10 @@ def _document(kind: Kind, number: str, day: int, article: str, price: str, **ref
 
 @cache
 def document_files() -> dict[str, bytes]:
-    """Return sample files by name: orders and their documents, a copy of an invoice, and unreadable files."""
+    """Return sample files by name.
+
+    They are orders and their documents, a copy of an invoice, and unreadable files.
+    """
     order, confirmation, delivery, invoice = (
         Kind.PURCHASE_ORDER, Kind.ORDER_CONFIRMATION, Kind.DELIVERY_NOTE, Kind.INVOICE,
     )  # fmt: skip
@@ -328,7 +331,7 @@ def task_body(message: Message) -> str:
 
 
 def make_document(store: Store, random: Random, name: str, received_at: float) -> UUID:
-    """Insert an ingested document with pending matching, and the outbox row for its message."""
+    """Insert an ingested document with pending matching, and its outbox row."""
     result = extracted(document_files()[name])
     document_id = UUID(int=random.getrandbits(128), version=4)
     kind: DocumentType | str | None = result.type

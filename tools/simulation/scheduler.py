@@ -1,4 +1,7 @@
-"""Seeded scheduler: simulated processes as greenlets in one thread and in virtual time."""
+"""Seeded scheduler for simulated processes, which are greenlets in one thread.
+
+Time is virtual.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -75,7 +78,10 @@ class Task:
         return self.predicate is None or self.deadline <= now or self.predicate()
 
     def next_wake(self) -> float:
-        """Return the virtual time by which the task can run, even if its condition stays false."""
+        """Return the virtual time by which the task can run.
+
+        The task can run then even if its condition is still false.
+        """
         if self.process is None:
             return self.deadline
         if self.process.state is not ProcessState.RUNNING:

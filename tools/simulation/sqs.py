@@ -1,7 +1,7 @@
-"""Simulated SQS: at-least-once delivery in any order, outdated receipt handles, dead-letter queues.
+"""Simulated SQS with at-least-once, unordered delivery and dead-letter queues.
 
-If the AWS documentation allows two results, the seed determines the result. For example, a call with an earlier
-receive's handle may or may not take effect.
+Receipt handles can be outdated. If the AWS documentation allows two results, the seed determines the result. For
+example, a call with an earlier receive's handle may or may not take effect.
 """
 
 import json
@@ -68,7 +68,7 @@ class Queue:
         return [message for message in self.messages if message.visible_at <= now]
 
     def next_visible(self) -> float | None:
-        """Return the virtual time at which the next hidden message becomes visible, or None."""
+        """Return the virtual time when the next hidden message becomes visible, or None."""
         now = self._scheduler.now
         return min((message.visible_at for message in self.messages if message.visible_at > now), default=None)
 
@@ -125,7 +125,7 @@ class Sqs:
         return message
 
     def time_passed(self) -> None:
-        """Sometimes make a message in flight visible again, so that it is delivered twice."""
+        """Sometimes make a message in flight visible, so that it is delivered twice."""
         now = self.scheduler.now
         for queue in self.by_name.values():
             hidden = [message for message in queue.messages if message.visible_at > now and message.receives]
@@ -135,7 +135,10 @@ class Sqs:
                 message.visible_at = now
 
     def deliver_again(self, handles: tuple[str, ...], max_delay: float) -> None:
-        """Make the messages with these handles visible again after a random delay, up to `max_delay` seconds."""
+        """Make the messages with these handles visible again after a random delay.
+
+        The delay is at most `max_delay` seconds.
+        """
         now = self.scheduler.now
         for queue in self.by_name.values():
             for message in queue.messages:

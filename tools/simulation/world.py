@@ -1,4 +1,7 @@
-"""A simulated world: the product's components on simulated AWS services, for one history."""
+"""A simulated world: the product's components on simulated AWS services.
+
+Each history has its own world.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -510,9 +513,10 @@ class World:
             self.put_unknown_work(self.random.choice(queues), delay=MAX_VISIBILITY_SECONDS)
 
     def _lose_transaction(self) -> None:
-        """Lose the transaction that sent a message, which leaves the row older than the message.
+        """Lose the transaction that sent a message.
 
-        The message that the row refers to was acknowledged after the lost transaction.
+        The row is then older than the message. The message that the row refers to was acknowledged after the lost
+        transaction.
         """
         queue = self.random.choice(tuple(self.sqs.by_name.values()))
         idle = [message for message in queue.messages if message.visible_at <= self.scheduler.now]
@@ -530,7 +534,10 @@ class World:
         self.scheduler.log(f"{message.id} is newer than its row")
 
     def _rows(self, worker: str, ids: list[UUID]) -> list[tuple[Any, ...]]:
-        """Return the id, revision and send number of existing work items, in the order of `ids`."""
+        """Return the id, revision and send number of existing work items.
+
+        They are in the order of `ids`.
+        """
         rows = self.store.admin.execute(WORK_KINDS[worker].sql(_NUMBERS), [ids]).fetchall()
         return sorted(rows, key=lambda row: ids.index(row[0]))
 
@@ -568,7 +575,7 @@ class World:
 
 
 class ProtectionChecker(Greenlets):
-    """A process's concurrency, which checks that its messages are protected before each wait."""
+    """Concurrency of a process that must protect its messages before it waits."""
 
     def __init__(self, world: World, process: Process) -> None:
         super().__init__(world.scheduler, process)

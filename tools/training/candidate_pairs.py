@@ -86,10 +86,10 @@ class Tenant:
                 yield Group(child, tuple(similar), true, {other.id: self._claims(other) for other in similar})
 
     def unrelated_pairs(self, rng: random.Random) -> Iterator[Pair]:
-        """Draw random pairs of a child and an unrelated document of a type that it refers to.
+        """Draw random pairs of a child and an unrelated document.
 
-        In a large archive, unrelated documents have the same number by chance. A small set has too few such pairs to
-        learn from.
+        The unrelated document has a type that the child refers to. In a large archive, unrelated documents have the
+        same number by chance. A small set has too few such pairs to learn from.
         """
         by_kind: dict[str, list[Document]] = defaultdict(list)
         for document in self._documents.values():

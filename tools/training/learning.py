@@ -59,7 +59,7 @@ class HoldOutMetrics:
 
 
 class CalibrationCase(NamedTuple):
-    """The best candidate's score for a document, and whether any candidate is a match."""
+    """A document's best candidate score, and whether any candidate is a match."""
 
     child: UUID
     names_parent: bool
@@ -71,7 +71,7 @@ class CalibrationCase(NamedTuple):
 
 @dataclass(frozen=True)
 class Recalibration:
-    """Quality of a calibration on held-out cases, compared with the previous calibration.
+    """Quality of a calibration on held-out cases, compared with the previous one.
 
     The errors are expected calibration errors in 10 bins, for the probability that any candidate matches. The cases are
     split into 5 folds by document. Each fold is predicted with a calibration that was learned from the other folds.
@@ -160,7 +160,10 @@ def hold_out_metrics(tenants: Sequence[Tenant]) -> HoldOutMetrics:
 
 
 def calibration_error(predictions: Collection[tuple[float, bool]]) -> float:
-    """Return the expected calibration error in 10 bins; 0 if there are no predictions."""
+    """Return the expected calibration error in 10 bins.
+
+    The error is 0 if there are no predictions.
+    """
     if not predictions:
         return 0.0
     bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
@@ -237,7 +240,7 @@ def _weights(tenants: Sequence[Tenant], calibration: Mapping[bool, tuple[float, 
 
 
 def _count_levels(tenants: Iterable[Tenant]) -> dict[_LevelKey, tuple[float, float]]:
-    """Count how often each combination of levels was seen, and how often it was a match."""
+    """Count the occurrences and the matches of each combination of levels."""
     counts: dict[_LevelKey, float] = defaultdict(float)
     matches: dict[_LevelKey, float] = defaultdict(float)
     for tenant in tenants:

@@ -1,4 +1,6 @@
-"""Logistic regression with a normal prior: the maximum a posteriori coefficients, in bits.
+"""Logistic regression with a normal prior and coefficients in bits.
+
+The coefficients are the maximum a posteriori estimates.
 
 Let x be the levels of a pair (and 1), w the bits, and s the standard deviation of the prior around w0. `fit` minimizes
     -sum(log p(y | x, w)) + sum((w - w0)^2 / (2 s^2))
@@ -30,7 +32,7 @@ class Coefficient:
 
 @dataclass(frozen=True)
 class Observation:
-    """An observation: its feature values, its number of occurrences, and how many of them are positive."""
+    """Feature values, how often they occur, and how many occurrences are positive."""
 
     values: Mapping[Hashable, float]
     count: float

@@ -1,4 +1,4 @@
-"""A guarded function, a clock for Powertools and the layers, and connections that fail."""
+"""Test harness: a guarded function, a shared clock, and connections that fail."""
 
 import datetime as dt
 import time

@@ -1,4 +1,7 @@
-"""Guarantees beyond those of Powertools' own layers: runs keep their claim and their function name."""
+"""Runs keep their claim and their function name.
+
+Powertools' own layers do not guarantee this.
+"""
 
 import logging
 from collections.abc import Callable

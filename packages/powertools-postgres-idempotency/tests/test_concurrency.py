@@ -1,4 +1,7 @@
-"""Exactly one of several concurrent calls with one key runs, in threads and in processes."""
+"""Exactly one of several concurrent calls with the same key runs.
+
+The calls are made in threads and in processes.
+"""
 
 import multiprocessing
 import os

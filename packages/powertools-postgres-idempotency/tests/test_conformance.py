@@ -1,4 +1,4 @@
-"""Powertools' guarantees about persistence layers, for the PostgreSQL and the DynamoDB layer.
+"""Powertools' guarantees about persistence layers, for PostgreSQL and DynamoDB.
 
 Each guarantee in the documentation of Powertools Idempotency has a test. Most tests are here, in the order of that
 page. Others are in test_cache, test_forms, test_payload and test_records. The DynamoDB layer passes the tests too,

@@ -37,7 +37,7 @@ def test_connection_per_call_works(url: str) -> None:
 
 
 def test_claim_and_read_share_a_transaction(url: str) -> None:
-    """Otherwise a record deleted between them would make a failed claim look successful."""
+    """Otherwise a deletion between them would make a failed claim look successful."""
     statuses: list[TransactionStatus] = []
 
     class Watched(PostgresPersistence):

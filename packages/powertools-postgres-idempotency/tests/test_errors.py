@@ -1,4 +1,4 @@
-"""Errors name their cause, and neither errors nor logs contain payloads or results."""
+"""Errors name their cause, and errors and logs contain no payloads or results."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Extract data from the text of hybrid PDFs, and compare it with the embedded XML.
+"""Extract data from hybrid PDFs' text, and compare it with the embedded XML.
 
 Run `make bench-extraction`. DATA=... selects a folder other than the sibling `../shared/data/zugferd`.
 """

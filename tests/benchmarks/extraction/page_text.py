@@ -57,7 +57,7 @@ class PageText:
 
     @cached_property
     def _numbers(self) -> set[Decimal]:
-        """All numbers on the pages, each read with a dot and with a comma as decimal mark."""
+        """Numbers on the pages, each read with a dot and with a comma as decimal mark."""
         numbers = {Decimal(0)}
         for written in _NUMBER.findall(self.text):
             for part in {written, *written.split()}:

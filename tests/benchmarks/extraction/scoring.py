@@ -106,7 +106,7 @@ def is_same(name: str, a: str, b: str) -> bool:
 
 
 def compare(truth: Fields, read: Fields, on_page: Any) -> Counts:
-    """Compare the fields of a header or of two paired line items, and count the results.
+    """Compare the fields of a header or of paired line items, and count the results.
 
     `on_page(name, value)` returns whether a page shows the value.
     """

@@ -1,1 +1,1 @@
-"""Matching benchmarks: quality, comparison with other libraries, text similarity and LLM latency."""
+"""Matching benchmarks: quality, other libraries, text similarity and LLM latency."""

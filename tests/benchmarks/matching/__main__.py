@@ -1,4 +1,4 @@
-"""Measure matching on labeled sets, compare it with other libraries, and time LLM calls.
+"""Measure matching on labeled sets, compare other libraries, and time LLM calls.
 
 Run `make bench-matching`. DATA=... selects a folder other than the sibling `../shared/data`. To pass options, run
 `.venv/bin/python -m tests.benchmarks.matching`: `--only` selects parts; `--errors` and

@@ -1,4 +1,7 @@
-"""Score candidate pairs with dedupe 3's distances and classifier, but without its blocking."""
+"""Score candidate pairs with dedupe 3's distances and classifier.
+
+The blocking of dedupe is not used.
+"""
 
 # The libraries that this benchmark imports are optional.
 # mypy: disable-error-code="import-not-found, import-untyped"

@@ -39,7 +39,10 @@ def read_samples(folder: Path) -> list[Sample]:
 
 
 def origin(folder: Path) -> str:
-    """Return the origin stated in the set's README as `Generated data` or `Real data`."""
+    """Return `generated`, `real` or `unknown`, according to the set's README.
+
+    The README contains `Generated data` or `Real data`.
+    """
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8").casefold() if readme.is_file() else ""
     return next((word for word in ("generated", "real") if f"{word} data" in text), "unknown")

@@ -1,4 +1,4 @@
-"""Read a labeled set's candidate pairs, and convert their documents to normalized records."""
+"""Read a labeled set's candidate pairs, with documents as normalized records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Score candidate pairs with our methods and other libraries, each in a separate process.
+"""Score candidate pairs with our methods and other libraries.
 
-`python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` trains on the first set and scores the pairs in both. It
-prints scores, ground truth, seconds and peak memory as JSON. Only this benchmark requires Splink, dedupe and
-scikit-learn.
+Each of them runs in a separate process. `python -m tests.benchmarks.matching.peers NAME FOLDER FOLDER` trains on the
+first set and scores the pairs in both. It prints scores, ground truth, seconds and peak memory as JSON. Only this
+benchmark requires Splink, dedupe and scikit-learn.
 """
 
 # The libraries that this benchmark imports are optional.
@@ -42,7 +42,7 @@ def ours(taught: Half) -> Callable[[Half], Scores]:
 
 
 def ours_decided(taught: Half) -> Callable[[Half], Scores]:
-    """Score with our match weights and matching rules: 1 for pairs that the rules link, else 0."""
+    """Score 1 for pairs that our match weights and matching rules link, else 0."""
     weights = parse(fit_weights(taught.tenants))
 
     def scores(half: Half) -> Scores:
@@ -92,7 +92,10 @@ def tf_idf(_: Half) -> Callable[[Half], Scores]:
 
 
 def splink(_: Half) -> Callable[[Half], Scores]:
-    """Score with a Fellegi-Sunter model, estimated on the scored pairs by expectation maximization."""
+    """Score with a Fellegi-Sunter model that is estimated on the scored pairs.
+
+    The estimates come from expectation maximization.
+    """
     from tests.benchmarks.matching import splink_baseline
 
     return splink_baseline.train_unlabeled

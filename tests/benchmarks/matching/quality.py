@@ -1,4 +1,4 @@
-"""Measure links, clusters and probabilities on labeled sets, with weights trained on other data.
+"""Measure links, clusters and probabilities on labeled sets.
 
 The product code matches each set on an embedded PostgreSQL. First, each set is matched with weights trained on the
 other sets. Then each tenant is matched with weights trained on the other tenants of the same set. Weights are never
@@ -62,7 +62,7 @@ def across(samples: Sequence[Sample]) -> Iterator[Scored]:
 
 
 def within(sample: Sample) -> Iterator[Scored]:
-    """Yield the result for each tenant of a set, with weights trained on the other tenants."""
+    """Yield each tenant's result, with weights trained on the set's other tenants."""
     known = {f"{sample.name}/{tenant.name}": tenant for tenant in tenants(sample.labeled)}
     for part in by_tenant(sample.labeled):
         training = [tenant for name, tenant in known.items() if name != part.name]

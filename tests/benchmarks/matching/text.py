@@ -89,7 +89,7 @@ def similarities(left: Sequence[str], right: Sequence[str]) -> _Table:
 
 
 def assign_pairs(alike: _Table) -> Iterator[tuple[int, int, bool]]:
-    """Yield each assigned row and column, and whether at least one of them has no better partner."""
+    """Yield each assigned row and column, and whether either has no better partner."""
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(alike, maximize=True)

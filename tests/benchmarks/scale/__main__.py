@@ -1,8 +1,8 @@
-"""Measure search and matching in archives of several sizes: `python -m tests.benchmarks.scale`.
+"""Measure search and matching in archives of several sizes.
 
-Goals for a million documents on two cores: a search p95 within 30 times `SELECT 1`, a recall of 0.998, 300 documents
-per second, and a p95 of 15 ms for a single document. Matching a document must take less than 1.5 times as long as in an
-archive of 100,000 documents.
+Run `python -m tests.benchmarks.scale`. Goals for a million documents on two cores: a search p95 within 30 times
+`SELECT 1`, a recall of 0.998, 300 documents per second, and a p95 of 15 ms for a single document. Matching a document
+must take less than 1.5 times as long as in an archive of 100,000 documents.
 """
 
 from collections.abc import Iterator
@@ -72,9 +72,10 @@ def scale(
 
 @contextmanager
 def _running_server(embedded: PostgresServer) -> Iterator[Server]:
-    """Start a server with fsync and with the shared buffers of the deployed RDS instance (`data.py`).
+    """Start a server with fsync and with the deployed RDS instance's shared buffers.
 
-    RDS gives a quarter of its memory to shared buffers, in huge pages. Print whether this server has huge pages.
+    The instance is defined in `data.py`. RDS gives a quarter of its memory to shared buffers, in huge pages. Print
+    whether this server has huge pages.
     """
     with psycopg.connect(embedded.start(durable=True).url("postgres"), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET shared_buffers = '2GB'")
@@ -147,7 +148,10 @@ def _report(found: Measurements) -> None:
 
 
 def _compare(small: Measurements, large: Measurements) -> None:
-    """Print how costs grow from the small to the large archive, and project them to ten times its size."""
+    """Print how costs grow from the small to the large archive.
+
+    Costs are also projected to ten times the size of the large archive.
+    """
     times = [a.per_second / b.per_second for a, b in zip(small.speeds, large.speeds, strict=True)]
     search = large.search.ratio / small.search.ratio
     print(  # noqa: T201

@@ -1,4 +1,4 @@
-"""Generate an archive of documents for tenants of very different sizes, deal by deal."""
+"""Generate an archive, deal by deal, for tenants of very different sizes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def sizes(documents: int, tenants: int) -> list[int]:
 
 
 class Tenant:
-    """A tenant with suppliers and their articles, determined by seed and tenant number."""
+    """A tenant with suppliers and articles, determined by seed and tenant number."""
 
     def __init__(self, number: int, size: int, seed: int = 0) -> None:
         """Generate suppliers and articles."""
@@ -144,7 +144,7 @@ class Tenant:
         return " ".join("".join(self._random.choices(_SYLLABLES, k=2)) for _ in range(3))
 
     def _typo(self, text: str) -> str:
-        """Drop, double, swap or replace a character of the text, with probability `TYPOS`."""
+        """Drop, double, swap or replace a character with probability `TYPOS`."""
         random = self._random
         if random.random() >= TYPOS:
             return text

@@ -130,13 +130,16 @@ def _copy(connection: psycopg.Connection, docs: Iterable[ArchiveDocument], unmat
 
 
 def _keys(child: Document, order: Document | None) -> frozenset[Key]:
-    """Return a document's own keys, plus search keys for parent types without a reference."""
+    """Return a document's own keys, and search keys for unreferenced parent types."""
     named = [order] if order is not None and rules.references(child, order) else []
     return keys(child) | search_keys(child, rules.open_candidates(child, named, lambda _: False))
 
 
 def _edges(order: Document, children: Sequence[Document]) -> Iterator[tuple[Document, Document, MatchMethod]]:
-    """Yield a deal's links: from each child to the purchase order, and through it to delivery notes."""
+    """Yield a deal's links from each child to the purchase order.
+
+    Through the order, some children are also linked to delivery notes.
+    """
     for child in children:
         yield child, order, "reference" if rules.references(child, order) else "content"
         if rules.has_transitive_matches(child):

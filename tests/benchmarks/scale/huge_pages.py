@@ -1,4 +1,7 @@
-"""Reserve huge pages for PostgreSQL, which RDS uses on all but the smallest instance classes."""
+"""Reserve huge pages for PostgreSQL, as RDS does.
+
+RDS uses huge pages on all but the smallest instance classes.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

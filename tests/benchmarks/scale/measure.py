@@ -127,7 +127,7 @@ class _MatchResult:
 
 
 def throughput(url: str, ids: Sequence[UUID], processes: int) -> Speed:
-    """Match pending documents in batches of ten, and the last fifth of them one by one.
+    """Match pending documents in batches of ten, and the last fifth one by one.
 
     The first batches of each process are excluded, because the process connects and PostgreSQL plans its statements.
     """

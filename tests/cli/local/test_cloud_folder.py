@@ -39,7 +39,7 @@ def state() -> State:
 
 @pytest.fixture
 def lock_holder(paths: CloudPaths) -> Iterator[IO[str]]:
-    """Yield the standard input of a process that holds the lock until this input is closed."""
+    """Yield the input of a process that holds the lock until the input is closed."""
     command = [sys.executable, "-c", HOLDER, str(paths.folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

@@ -318,7 +318,7 @@ def test_error_names_the_missing_package(embedded: PostgresServer, monkeypatch: 
 
 
 def interrupting_popen(program: str, *, at_its_end: bool) -> type[subprocess.Popen[bytes]]:
-    """Return a Popen class whose first wait for `program` is interrupted, as by Ctrl-C.
+    """Return a Popen class whose first wait for `program` is interrupted.
 
     The interrupt occurs while the child runs or, if `at_its_end` is set, right after the child has ended.
     """

@@ -1,4 +1,4 @@
-"""SPF, DKIM and DMARC results are read only from the headers that Amazon SES adds."""
+"""SPF, DKIM and DMARC results are read only from headers that Amazon SES adds."""
 
 import pytest
 

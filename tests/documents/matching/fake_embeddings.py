@@ -1,4 +1,4 @@
-"""A scripted embedding model for two languages, and documents that match by its embeddings."""
+"""A scripted bilingual embedding model, and documents that match by embeddings."""
 
 import json
 from collections.abc import Callable
@@ -83,7 +83,10 @@ def _line(description: str, quantity: str, price: str) -> dict[str, str]:
 def english_order(
     make: Callable[..., SampleDocument] = order, number: str = "4711", when: int = 0, **fields: Any
 ) -> SampleDocument:
-    """Return an English order for bolts and washers, with the supplier's English name."""
+    """Return an English order for bolts and washers.
+
+    The supplier has its English name.
+    """
     lines = [_line("hexagon bolt", "10", "4.20"), _line("lock washer", "5", "12.50")]
     return make(number, when, seller=_SELLER | {"name": "Northern Fasteners Ltd"}, buyer=_BUYER, lines=lines, **fields)
 
@@ -91,14 +94,17 @@ def english_order(
 def german_invoice(
     make: Callable[..., SampleDocument] = invoice, number: str = "R-9", when: int = 10, **fields: Any
 ) -> SampleDocument:
-    """Return a German invoice for the same goods, without references, with the supplier's German name."""
+    """Return a German invoice for the same goods, without references.
+
+    The supplier has its German name.
+    """
     lines = [_line("Sechskantschraube", "10", "4.20"), _line("Sicherungsscheibe", "5", "12.50")]
     seller = _SELLER | {"name": "Nordverbinder Handels GmbH"}
     return make(number, when, seller=seller, buyer=_BUYER, lines=lines, **fields)
 
 
 def two_languages(seed: int, size: int) -> list[SampleDocument]:
-    """Return random documents, and eight documents that match only by their embeddings."""
+    """Return random documents, and eight that match only by their embeddings."""
     return [
         *random_samples(seed, size),
         english_order(),

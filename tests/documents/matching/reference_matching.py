@@ -1,4 +1,4 @@
-"""Reference implementation of matching, which decides all of a tenant's documents together.
+"""Reference implementation that matches all of a tenant's documents together.
 
 The matcher decides one document at a time and reuses earlier decisions. Both results must be equal.
 """
@@ -95,7 +95,7 @@ class ReferenceMatching:
         )
 
     def _parents(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the ids of the child's parents of type `kind`, including parents that a reviewer confirmed."""
+        """Return the child's parents of type `kind`, plus any that a reviewer confirmed."""
         confirmed = self._others(self._documents[child], self._confirmed)
         return self._choices[child].parents(kind) | {other.id for other in confirmed if other.kind == kind}
 

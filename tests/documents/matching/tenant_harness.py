@@ -19,7 +19,7 @@ _tenants = count(1)
 
 
 class TenantHarness:
-    """A tenant whose documents are identified by position, in the order in which they were stored."""
+    """A tenant whose documents are identified by their position in stored order."""
 
     def __init__(
         self,
@@ -133,7 +133,10 @@ class TenantHarness:
         return retry_on_conflict(settle)
 
     def match_in_groups(self, positions: Sequence[int], size: int, concurrency: int = 1) -> None:
-        """Match documents in groups of `size`, `concurrency` groups at a time, and omitted documents alone."""
+        """Match documents in groups of `size`, and omitted documents alone.
+
+        At most `concurrency` groups are matched at a time.
+        """
 
         def match(group: Sequence[int]) -> None:
             for position in set(group) - self.match_together(group):
@@ -164,7 +167,10 @@ class TenantHarness:
         return set(self.edges())
 
     def clusters(self) -> list[int]:
-        """Return each document's cluster id, as the position of the document with the same id."""
+        """Return each document's cluster id, converted to a position.
+
+        A cluster's id is the id of a document.
+        """
         names = {id_: position for position, id_ in enumerate(self.ids)}
         rows = self.admin.execute(
             "SELECT id, cluster_id FROM document WHERE tenant_id = %s", [self.tenant_id]

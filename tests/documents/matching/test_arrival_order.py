@@ -1,4 +1,7 @@
-"""Matching gives the same result in any arrival order, even if it is concurrent or repeated."""
+"""Matching gives the same result in any arrival order.
+
+This includes concurrent and repeated matching.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -100,7 +103,10 @@ Decision = tuple[int, int, sql.Verdict]
 
 
 def random_decisions(samples: Sequence[SampleDocument], seed: int, count: int) -> list[Decision]:
-    """Return random decisions about links, ambiguous matches and arbitrary pairs, one per pair."""
+    """Return random decisions about links, ambiguous matches and arbitrary pairs.
+
+    There is one decision per pair.
+    """
     random = Random(seed)
     documents = [read(sample, position + 1) for position, sample in enumerate(samples)]
     links = [(link.child.int - 1, link.parent.int - 1) for link in ReferenceMatching(documents).links()]

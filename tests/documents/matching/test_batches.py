@@ -26,7 +26,7 @@ def cases() -> list[SampleDocument]:
 
 
 def unrelated_documents(kind: Callable[..., SampleDocument], **fields: str) -> list[SampleDocument]:
-    """Return ten documents from different suppliers that share no numbers or articles."""
+    """Return ten documents from ten suppliers that share no numbers or articles."""
     return [
         kind(
             seller={"name": f"{word} KG", "city": word, "country": "DE"},

@@ -1,4 +1,7 @@
-"""Embeddings match documents across languages, and matching works without them if the model fails."""
+"""Embeddings match documents across languages.
+
+If the model fails, matching works without them.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +75,7 @@ def keys_by_vector(harness: TenantHarness, position: int) -> set[str]:
 def expected_edges(
     samples: Sequence[SampleDocument], embeddings: dict[int, normalize.Embedding]
 ) -> dict[tuple[int, int], tuple[str, float]]:
-    """Return the reference implementation's edges for documents with these embeddings."""
+    """Return the reference implementation's edges for documents with embeddings."""
     read = [
         document(UUID(int=number + 1), sample.received_at, sample.kind, sample.data, embeddings.get(number))
         for number, sample in enumerate(samples)

@@ -1,4 +1,4 @@
-"""Any history of a tenant's documents leads to the result of matching all of them together."""
+"""Any history of documents leads to the result of matching all of them together."""
 
 from collections.abc import Iterator
 from random import Random
@@ -29,7 +29,10 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 class History(RuleBasedStateMachine):
-    """Store, replace, match and remove documents, and decide about pairs, in any order."""
+    """Store, replace, match and remove documents, and decide about pairs.
+
+    The steps run in any order.
+    """
 
     database: Database
     admin: Connection
@@ -103,7 +106,7 @@ class History(RuleBasedStateMachine):
         self.pending.discard(position)
 
     def teardown(self) -> None:
-        """Match all pending documents and compare the result with the reference implementation."""
+        """Match pending documents, and compare the result with the reference."""
         if not hasattr(self, "samples"):
             return
         while self.pending:

@@ -363,7 +363,7 @@ def test_first_of_two_concurrent_answers_is_used(
     harness: TenantHarness, model_server: Server, admin: Connection, make_judge: MakeJudge
 ):
     class SlowJudge(judging.Judge):
-        """A judge whose answer arrives after a concurrent attempt has stored another answer."""
+        """A judge whose answer arrives after a concurrent attempt has stored another."""
 
         def decide(self, case: JudgePrompt, tenant_id: Any, work_id: Any) -> JudgeExchange:
             result = super().decide(case, tenant_id, work_id)

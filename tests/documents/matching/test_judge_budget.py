@@ -38,7 +38,10 @@ Budget = Callable[..., MakeJudge]
 
 @pytest.fixture
 def budget(model_server: Server, database: Database) -> Budget:
-    """`budget(per_day, per_document, days_later)`: a judge factory with these limits and a shifted clock."""
+    """`budget(per_day, per_document, days_later)` returns a judge factory.
+
+    The judges have these limits and a shifted clock.
+    """
 
     def make(per_day: int = 10_000, per_document: int = 10_000, days_later: int = 0) -> MakeJudge:
         settings = Settings.from_environment(
@@ -62,7 +65,10 @@ def budget(model_server: Server, database: Database) -> Budget:
 
 @pytest.fixture
 def harness(database: Database, admin: Connection, budget: Budget) -> TenantHarness:
-    """A tenant with two matched orders that share a number, an unmatched invoice, and a budget of zero."""
+    """A tenant with two matched orders that share a number, and an unmatched invoice.
+
+    The call budget is zero.
+    """
     harness = TenantHarness(database, admin, TWICE, budget(0))
     harness.match_all([0, 1])
     return harness

@@ -1,4 +1,7 @@
-"""Matching fails, defers or stays ambiguous if a prompt is refused or the deadline is near."""
+"""Matching fails, defers or stays ambiguous if the LLM judge is unavailable.
+
+It is unavailable if a prompt is refused or the deadline is near.
+"""
 
 from math import inf
 from typing import TypeVar
@@ -117,7 +120,10 @@ class SlowModel:
 
 @pytest.fixture
 def crowded_tenant(database: Database, admin: Connection) -> tuple[TenantHarness, SlowModel]:
-    """A tenant with five ambiguous invoices and an unmatched third order, and its slow model."""
+    """A tenant with five ambiguous invoices, and its slow model.
+
+    The third of its orders is unmatched.
+    """
     slow = SlowModel()
     harness = TenantHarness(
         database,

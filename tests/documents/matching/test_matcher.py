@@ -1,4 +1,4 @@
-"""The matcher is correct on PostgreSQL with row-level security and concurrent transactions."""
+"""The matcher is correct with row-level security and concurrent transactions."""
 
 import dataclasses
 import json
@@ -114,7 +114,7 @@ def test_second_equal_order_removes_content_match_with_reason(database: Database
 
 
 def open_searches(harness: TenantHarness) -> set[tuple[int, str]]:
-    """Return the position of each document that seeks a parent, with the parent's type."""
+    """Return each document that seeks a parent, by position, with the parent's type."""
     rows = harness.admin.execute(
         "SELECT document_id, type FROM document_key WHERE tenant_id = %s AND starts_with(type, 'seeks:')",
         [harness.tenant_id],

@@ -1,4 +1,4 @@
-"""Variants of a company's name share one core, and different companies have different cores."""
+"""Variants of a company's name share a core that differs between companies."""
 
 # ruff: noqa: RUF001 - names in other alphabets
 import pytest

@@ -1,4 +1,7 @@
-"""Damaged numbers, names and ids have a canonical form, and embedding buckets are stable."""
+"""Damaged numbers, names and ids have a canonical form.
+
+Embedding buckets are stable.
+"""
 
 # ruff: noqa: RUF001 - names in other alphabets
 import math

@@ -1,4 +1,7 @@
-"""Agreement adds bits to a score, contradiction subtracts bits, and common values add few bits."""
+"""Agreement adds bits to a score, and contradiction subtracts bits.
+
+Common values add few bits.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Build sample documents, scans, and responses of OCR and language models for extraction tests."""
+"""Sample documents, scans, and OCR and LLM responses for extraction tests."""
 
 import io
 import json
@@ -96,12 +96,15 @@ def tiff(*shades: int, size: tuple[int, int] = (60, 84), compression: str = "tif
 
 
 def textract_responses(content: bytes, confidence: float = 99.0) -> list[Raw]:
-    """Return Textract's response for each page, with words at their printed positions."""
+    """Return Textract's response for each page, with words at printed positions."""
     return [textract_response(source, confidence) for source in page.pages(content)]
 
 
 def textract_response(source: Page, confidence: float = 99.0, turns: int = 0) -> Raw:
-    """Return Textract's response for a page that is rotated clockwise by `turns` quarter turns."""
+    """Return Textract's response for a page rotated by `turns` quarter turns.
+
+    The rotation is clockwise.
+    """
     blocks: list[dict[str, Any]] = [{"BlockType": "PAGE", "Id": "p"}]
     for number, word in enumerate(source.words):
         corners = [
@@ -159,7 +162,7 @@ def stamped_scan(words: int) -> bytes:
 
 
 def invoice_without_readable_amounts() -> bytes:
-    """Return an invoice whose amounts are printed in a font without usable characters."""
+    """Return an invoice with amounts in a font without usable characters."""
     rows = (
         ("Nordwind GmbH, Hafenstr. 7, 20457 Hamburg", ""),
         ("RECHNUNG", ""),

@@ -1,4 +1,4 @@
-"""Missing required fields, uncertain fields and contradictory amounts are reported."""
+"""Missing or uncertain required fields and contradictory amounts are reported."""
 
 from typing import Any
 

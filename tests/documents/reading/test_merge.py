@@ -1,4 +1,4 @@
-"""The model's values fill gaps in rule results, and replace only uncertain values."""
+"""Model values fill gaps in rule results, and replace only uncertain values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Prompts contain the pages, and the model's answers are validated against the pages."""
+"""Prompts contain the pages, and the model's answers are validated against them."""
 
 import json
 from typing import Any

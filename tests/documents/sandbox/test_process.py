@@ -234,7 +234,10 @@ list(child.call("render", Path({str(file)!r}).read_bytes(), {PAGE!r}, process.Li
 
 
 def _kill_next_children(number: int, monkeypatch: pytest.MonkeyPatch, *, times: int) -> None:
-    """Make the next `times` calls kill their child with signal `number` before they send the file."""
+    """Make the next `times` calls kill their child before they send the file.
+
+    The child is killed with signal `number`.
+    """
     write: Any = process._Child._write
     remaining_calls = [times]
 

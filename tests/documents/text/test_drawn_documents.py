@@ -23,7 +23,7 @@ def test_drawn_document_is_extracted_correctly(draw: Callable[[], DrawnDocument]
 
 
 def test_holdout_documents_reach_the_required_score():
-    """The first F1 scores of these documents were 0.961 for headers and 0.966 for line items.
+    """The first F1 scores were 0.961 for headers and 0.966 for line items.
 
     Earlier holdout documents scored 0.77 to 0.89.
     """
@@ -69,7 +69,7 @@ def test_unexplained_tax_code_is_not_a_tax_rate():
 
 
 def _compare(document: DrawnDocument) -> tuple[str | None, Counts, Counts]:
-    """Return the extracted type, and the agreement counts of header fields and of line items."""
+    """Return the extracted type, and agreement counts of headers and line items."""
     reading_ = reading.read(pages(document.content))
     data = {} if reading_ is None else to_structured_data(reading_.type, reading_.fields)[0].data()
     header_counts = compare(header(document.expected), header(data), _shows_all)

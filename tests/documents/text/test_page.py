@@ -1,4 +1,7 @@
-"""Words and lines have the order and positions of the displayed page, and garbled text is detected."""
+"""Words and lines have the order and positions of the displayed page.
+
+Garbled text is detected.
+"""
 
 import io
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Data is extracted correctly from generated documents of every type, in five languages."""
+"""Data is extracted correctly from generated documents in five languages.
+
+The documents cover every type.
+"""
 
 from collections.abc import Iterator
 from datetime import date

@@ -1,4 +1,4 @@
-"""The unit of a line item is read from its description if the description states the unit."""
+"""The unit of a line item is read from its description if stated there."""
 
 from counterfoil.documents.text.table_fields import unit_in_description
 

@@ -1,4 +1,7 @@
-"""The number format is determined from the whole document, and numbers are parsed in this format."""
+"""The number format is determined from the whole document.
+
+Numbers are parsed in this format.
+"""
 
 from decimal import Decimal
 

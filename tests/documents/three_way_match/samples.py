@@ -1,4 +1,7 @@
-"""Build a small cluster: an order with its delivery, receipt and invoice, which agree by default."""
+"""Build a small cluster: an order with its delivery, receipt and invoice.
+
+The documents agree by default.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

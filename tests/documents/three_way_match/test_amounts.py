@@ -67,7 +67,10 @@ def test_implausible_order_amount_is_ignored():
 
 
 def taxed_invoice(tax: str, *rates: str, **fields: Any) -> Document:
-    """Return an invoice for 42.00 and 62.50 net, with these tax rates; an empty rate is omitted."""
+    """Return an invoice for 42.00 and 62.50 net with these tax rates.
+
+    An empty rate is omitted.
+    """
     lines = [item if rate == "" else {**item, "tax_rate": rate} for item, rate in zip(TWO, rates, strict=True)]
     return invoice(lines=lines, total_tax=tax, total_gross=f"{104.5 + float(tax):.2f}", **fields)
 

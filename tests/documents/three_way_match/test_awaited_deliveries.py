@@ -1,4 +1,7 @@
-"""A missing delivery that an invoice references makes the match incomplete, not an exception."""
+"""A missing delivery that an invoice references makes the match incomplete.
+
+Billing beyond the order is an exception nevertheless.
+"""
 
 from typing import Any
 

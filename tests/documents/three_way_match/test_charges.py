@@ -1,4 +1,7 @@
-"""Freight, surcharges, discounts and down payments need no order, and at most cause a warning."""
+"""Freight, surcharges, discounts and down payments need no order.
+
+They cause a warning at most.
+"""
 
 import pytest
 

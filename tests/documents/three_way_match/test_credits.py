@@ -1,4 +1,4 @@
-"""Credit notes resolve variances: returned goods, excess prices and duplicate invoices."""
+"""Credit notes resolve variances from returns, prices and duplicate invoices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def test_price_credit_may_be_one_cent_short(amount: str, open_: list[str]):
 
 
 def codes_with_duplicates(documents: Sequence[Document], duplicates: Sequence[Document]) -> list[str]:
-    """Return the codes of open variances if the later `duplicates` are linked only to the first."""
+    """Return the codes of open variances if duplicates are linked only to the first."""
     original, *later = duplicates
     edges = [edge for edge in links(documents) if not {document.id for document in later} & set(edge)]
     edges += [(original.id, document.id) for document in later]

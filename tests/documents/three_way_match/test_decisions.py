@@ -24,7 +24,10 @@ AT = datetime(2026, 4, 1, 9, tzinfo=UTC)
 
 
 def make_cluster(price: str = "4.30", quantity: str = "10") -> list[Document]:
-    """Return an order for 10 pieces at 4.20, a delivery, and an invoice with this price and quantity."""
+    """Return an order for 10 pieces at 4.20, its delivery and its invoice.
+
+    The invoice has this price and quantity.
+    """
     return [
         make_document("purchase_order", "4711", 0, [line()]),
         make_document("delivery_note", "L1", 3, [line()]),

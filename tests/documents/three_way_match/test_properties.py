@@ -232,7 +232,10 @@ def test_hundreds_of_unnumbered_lines_are_matched(size: int):
 
 
 def test_repeated_descriptions_are_compared_once(monkeypatch: pytest.MonkeyPatch):
-    """An order with many line items and deliveries must be compared within a function's timeout."""
+    """A large order must be compared within a function's timeout.
+
+    The order has many line items and deliveries.
+    """
     compared = 0
     same_word = alignment._word_similarity
 

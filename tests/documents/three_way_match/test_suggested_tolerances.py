@@ -1,4 +1,4 @@
-"""A suggested tolerance is supported by enough acceptances and covers no disputed difference."""
+"""A suggested tolerance has enough acceptances and covers no disputed difference."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -199,7 +199,7 @@ tables = st.lists(
 
 
 def random_labels(random: Random) -> list[DecisionLabel]:
-    """Return decisions that accept many differences of various sizes and dispute a few."""
+    """Return decisions that accept many differences of any size and dispute a few."""
     size, spread = random.randint(0, 90), random.choice((10, 90, 90))
     largest, smallest = random.choice((0.5, 2, 4)), random.choice((0, 1, 3))
     code = random.choice(CODES)

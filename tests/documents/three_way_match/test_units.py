@@ -1,4 +1,4 @@
-"""Units are converted if the factor is certain, and distinguish goods from services."""
+"""Units are converted by fixed factors, and distinguish goods from services."""
 
 from decimal import Decimal
 

@@ -250,7 +250,7 @@ def matched_cluster(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> M
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store a screenshot of each tab that a failed test had open, and report its path."""
+    """Store screenshots of a failed test's open tabs, and report their paths."""
     report = yield
     console = getattr(item, "funcargs", {}).get("console")
     if report.when == "call" and report.failed and isinstance(console, Console):

@@ -46,7 +46,7 @@ class OfferDay:
 
 
 def make_offer_day(admin: Connection, tenant: Tenant, day: date, zone: str = "Europe/Berlin") -> OfferDay:
-    """Create a pool with completed offers, an inactive user, a failed user and a late user."""
+    """Create a pool with completed offers, and inactive, failed and late users."""
     offered_at = datetime.combine(day, datetime.min.time(), UTC) + timedelta(hours=8)
     ids = [uuid4() for _ in range(4)]
     external_ids = {make_profile(admin, tenant.id, external_id=id_, timezone=zone): id_ for id_ in ids}

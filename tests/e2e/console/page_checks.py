@@ -1,7 +1,8 @@
-"""Layout and accessibility checks: axe rules, and no page may be wider than its screen.
+"""Layout and accessibility checks of pages.
 
-A screenshot of a page with a fault is stored below build/console-pictures as `NAME-light.png`, `NAME-dark.png`,
-`NAME-narrow.png` or `NAME-huge.png`. With COUNTERFOIL_CONSOLE_PICTURES=all, all four are stored for every page.
+Pages must satisfy axe rules and must not be wider than their screen. A screenshot of a page with a fault is stored
+below build/console-pictures as `NAME-light.png`, `NAME-dark.png`, `NAME-narrow.png` or `NAME-huge.png`. With
+COUNTERFOIL_CONSOLE_PICTURES=all, all four are stored for every page.
 """
 
 import os
@@ -58,7 +59,10 @@ def take_screenshot(page: Page, name: str) -> Path:
 
 
 def size_on_huge_screen(page: Page, selector: str) -> tuple[float, float]:
-    """Return the width and height, in rem on a 4K screen, of the first element that matches `selector`."""
+    """Return an element's width and height in rem on a 4K screen.
+
+    The element is the first that matches `selector`.
+    """
     page.set_viewport_size(HUGE)
     rem = page.evaluate("parseFloat(getComputedStyle(document.documentElement).fontSize)")
     box = page.locator(selector).first.bounding_box()

@@ -106,7 +106,10 @@ def test_resolving_requires_and_stores_a_note(
 def test_conflict_shows_the_change_and_keeps_the_note(
     console: Console, failures: FailureFactory, tenant: Tenant
 ) -> None:
-    """The payload is edited in another tab while the dialog is open, so the API returns 412."""
+    """The payload is edited in another tab while the dialog is open.
+
+    The API therefore returns 412.
+    """
     (job_id,) = failures.wait_for_dead_letters([failures.fail_http_request(tenant)])
     page = console.open("admin", tenant, f"dead-letters/{job_id}")
     page.get_by_role("button", name="Ignore…", exact=True).click()

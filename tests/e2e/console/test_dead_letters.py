@@ -1,4 +1,7 @@
-"""Dead letter list in the console: groups, and filters and searches stored in the URL."""
+"""Dead letter list in the console: groups, filters and searches.
+
+Filters and searches are stored in the URL.
+"""
 
 import re
 

@@ -15,7 +15,7 @@ MAX_BYTES = 200_000
 
 
 def test_first_visit_stays_within_its_byte_limit(console: Console, users: ConsoleUsers, failed_tenant: Tenant) -> None:
-    """Counts all responses to a browser with an empty cache until the first row appears.
+    """Count all responses until the first row appears, with an empty browser cache.
 
     The sign-in page belongs to the user pool and is not counted.
     """

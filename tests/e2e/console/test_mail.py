@@ -1,4 +1,7 @@
-"""Held mail in the console: operators release or reject it, and admins set the policy."""
+"""Operators release or reject held mail in the console.
+
+Admins set the policy.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Queues in the console: a queue is paused with a reason that every user sees, and resumed."""
+"""Queues in the console: pausing with a reason visible to all, and resuming."""
 
 import pytest
 from playwright.sync_api import expect

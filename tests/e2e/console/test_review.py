@@ -1,4 +1,4 @@
-"""Reviewers decide ambiguous matches in the console, by keyboard and concurrently."""
+"""Ambiguous matches are decided in the console, by keyboard and concurrently."""
 
 import re
 from collections.abc import Sequence

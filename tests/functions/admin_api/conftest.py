@@ -99,7 +99,7 @@ def s3() -> Any:
 
 @pytest.fixture
 def call_api(api_database_url: str, queue: FakeSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[CallApi]:
-    """`call_api(body, groups=..., ...)` calls the API with a token that the gateway verified.
+    """`call_api(body, groups=..., ...)` calls the API with a verified token.
 
     A body of bytes is sent in base64, as the gateway does with a body that is not declared as JSON or text. `claims`
     override the claims of a valid token, and None removes a claim.
@@ -164,7 +164,7 @@ def acme(make_tenant: Callable[..., UUID]) -> UUID:
 
 @pytest.fixture
 def add_dead_letter(database: Database, acme: UUID) -> MakeDeadLetter:
-    """`add_dead_letter(minute=...)` creates a dead letter for acme and returns its job id."""
+    """`add_dead_letter(minute=...)` returns the job id of a new dead letter for acme."""
     return dead_letter_factory(database, acme)
 
 

@@ -57,7 +57,10 @@ def _event(environ: dict[str, Any], groups: str, subject: str | None) -> dict[st
 
 
 def _body(content: bytes, declared: str) -> dict[str, Any]:
-    """Return the event's body fields: declared UTF-8 text unchanged, any other content in base64."""
+    """Return the event's body fields: declared text unchanged, the rest in base64.
+
+    Declared text that is not valid UTF-8 is in base64 too. An empty body is None.
+    """
     if not content:
         return {"body": None, "isBase64Encoded": False}
     try:

@@ -505,7 +505,10 @@ BILLED = (
 
 
 def set_up_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable rate limits, configure a queue and a fake Lambda, and give every document the same PDF file."""
+    """Disable rate limits, and set up a queue, a fake Lambda and a PDF file.
+
+    Every document has this file.
+    """
     monkeypatch.setattr(files, "read", lambda _: pdf(text="Rechnung 17"))
     original_client = aws.client
     monkeypatch.setattr(

@@ -1,4 +1,7 @@
-"""Sample documents and helpers for tests of `/api/admin/documents` and `/clusters`."""
+"""Sample documents and helpers for tests of the document and cluster APIs.
+
+The paths are `/api/admin/documents` and `/api/admin/clusters`.
+"""
 
 from counterfoil.db import Connection, Database
 from tests.documents.matching.samples import contract, credit, delivery, invoice, line, order
@@ -14,7 +17,7 @@ ORDER, DELIVERY, INVOICE, CONTRACT, CREDIT, OTHER_ORDER = range(6)
 
 
 def acme(database: Database, admin: Connection) -> TenantHarness:
-    """Create tenant acme: a compared cluster, its contract, and another purchase order."""
+    """Create tenant acme with a compared cluster, its contract and another order."""
     documents = [
         order("PO-2026-00397", lines=LINES, contract_reference="RV-60"),
         delivery("LS-500", po_reference="PO-2026-00397", lines=LINES),

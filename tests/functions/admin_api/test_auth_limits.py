@@ -162,7 +162,7 @@ def harness(database: Database, admin: Connection) -> TenantHarness:
 
 
 def bulk_bodies(harness: TenantHarness) -> dict[str, tuple[str, Any]]:
-    """Return the path and body of each request that starts or changes a bulk operation."""
+    """Return paths and bodies of the requests that start or change bulk operations."""
     operation = bulk_operation(harness)
     path = "/api/admin/dlq"
     return {

@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"filter": {}}
 
 @pytest.fixture
 def fail(admin: Connection, acme: UUID, add_dead_letter: MakeDeadLetter) -> Callable[..., list[UUID]]:
-    """`fail(number)` creates failed tasks for acme and returns their dead letters' ids."""
+    """`fail(number)` creates failed acme tasks and returns their dead letters' ids."""
 
     def make(number: int, **options: Any) -> list[UUID]:
         tasks = [make_task(admin, acme, status="failed", error="It failed", failed_at=NOON) for _ in range(number)]

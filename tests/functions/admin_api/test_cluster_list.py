@@ -1,4 +1,4 @@
-"""`GET /api/admin/clusters`: a tenant's clusters by status, with filters, sorts and pages."""
+"""`GET /api/admin/clusters`: clusters by status, with filters, sorts and pages."""
 
 import pytest
 

@@ -127,7 +127,7 @@ def test_documents_of_a_cluster_are_paged(call_api: CallApi, harness: TenantHarn
 
 
 def test_large_cluster_is_truncated(call_api: CallApi, harness: TenantHarness, admin: Connection) -> None:
-    """The cluster has more documents, matches and line items than fit into a response."""
+    """The cluster has too many documents, matches and line items for one response."""
     admin.execute(
         """
         INSERT INTO document (id, tenant_id, source_id, bucket, key, file_name, size, content_hash, received_at,

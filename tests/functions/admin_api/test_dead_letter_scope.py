@@ -34,7 +34,10 @@ ACTION_BODIES: dict[str, dict[str, str]] = {
 
 @pytest.fixture
 def add_unassigned(database: Database) -> Callable[..., UUID]:
-    """`add_unassigned(...)` creates a dead letter for an unreadable message and returns its job id."""
+    """`add_unassigned(...)` returns the job id of a new unassigned dead letter.
+
+    Its message is unreadable.
+    """
 
     def add_unassigned(error: str = "The message is not a task", encoding: str = "text") -> UUID:
         dead_letter = DeadLetter(
@@ -271,7 +274,10 @@ def test_unassigned_cannot_be_closed_in_bulk(
 
 @pytest.fixture
 def failed_upload(database: Database, admin: Connection) -> Callable[[], UUID]:
-    """`failed_upload()` creates a failed unassigned upload and returns the id of its dead letter."""
+    """`failed_upload()` creates a failed upload and returns its dead letter's id.
+
+    The upload is unassigned.
+    """
 
     def fail() -> UUID:
         work_id = uuid4()

@@ -1,4 +1,4 @@
-"""`DELETE /api/admin/documents/{id}`: a document is previewed, confirmed and erased once."""
+"""`DELETE /api/admin/documents/{id}`: preview, confirmation and single erasure."""
 
 from uuid import UUID, uuid4
 

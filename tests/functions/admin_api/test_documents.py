@@ -122,7 +122,7 @@ def test_search_finds_changed_document_data(call_api: CallApi, harness: TenantHa
 def test_pages_have_no_gaps(
     query: dict[str, str], call_api: CallApi, harness: TenantHarness, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan may stop at any document, including between documents received at the same time."""
+    """A scan may stop at any document, even between two received at the same time."""
     monkeypatch.setattr(document_list, "SCAN_LIMIT", (2, 3))
     data = {"invoice_number": "R-81", "recipient": {"name": "Brede Werke"}}
     for number in range(7):

@@ -1,4 +1,7 @@
-"""`/api/admin/dlq/export`: small exports are returned, large ones become operations with a file."""
+"""Small exports of dead letters are returned, and large ones become operations.
+
+The path is `/api/admin/dlq/export`. An operation stores its export in a file.
+"""
 
 import csv
 import hmac

@@ -177,7 +177,7 @@ def _parameters(query: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def before_call(context: object, case: "Case[Any]", kwargs: object) -> None:  # signature required by Schemathesis
-    """Replace values of a valid request with existing tenants, ids, task types and cursors."""
+    """Insert existing tenants, ids, task types and cursors into a valid request."""
     from schemathesis import GenerationMode
 
     if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE:
@@ -244,7 +244,10 @@ def operation_checks(schema: "BaseSchema") -> Iterator[tuple[str, Callable[[], N
 
 
 def assert_reached() -> None:
-    """Assert that valid requests reached each operation and kind: at least one succeeded or conflicted."""
+    """Assert that valid requests reached each operation and kind.
+
+    At least one request per operation and kind must have succeeded or conflicted.
+    """
     permitted = {(label, kind) for label, kind, status in _answered if status < 500 and status != 403}
     assert permitted == {(label, kind) for label, kind, status in _answered if status < 300 or status == 409}
 

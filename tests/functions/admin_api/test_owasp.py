@@ -1,6 +1,7 @@
-"""Attacks: injection, mass assignment, traversal, forged requests, methods, bodies and names.
+"""Attacks on the API, such as injection, mass assignment and path traversal.
 
-Test cases are generated from the API description, so new routes are covered automatically.
+Other attacks are forged requests, unsupported methods, invalid bodies and similar names. Test cases are generated from
+the API description, so new routes are covered automatically.
 """
 
 import json
@@ -79,7 +80,7 @@ def parameters(operation: str, location: str) -> list[str]:
 
 
 def is_harmless(response: ApiResponse, *, of_a_filter: bool) -> bool:
-    """Return True if the request was rejected, found nothing, or only stored the text."""
+    """Return True if a request was rejected, found nothing, or only stored the text."""
     if 400 <= response.status < 500:
         return True
     if not of_a_filter:

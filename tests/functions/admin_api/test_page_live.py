@@ -13,7 +13,7 @@ def test_poll_interval_depends_on_activity_and_failures(tmp_path: Path) -> None:
 
 
 def test_every_poll_has_a_known_interval() -> None:
-    """Slow polls depend on another response, except for the banner about paused queues."""
+    """Slow polls depend on another response, except the banner of paused queues."""
     polls = [
         (path.relative_to(PAGES).as_posix(), " ".join(interval.split()), "version" in options)
         for path in PAGES.rglob("*.ts*")

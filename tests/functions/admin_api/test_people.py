@@ -1,4 +1,4 @@
-"""People in the user pool are managed by admins with access to all of their tenants."""
+"""People in the user pool are managed by admins of all their tenants."""
 
 import json
 from collections.abc import Callable

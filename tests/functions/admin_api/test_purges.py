@@ -28,9 +28,9 @@ def operation(call_api: CallApi, path: str, *, groups: str = VIEWER, **query: st
 
 @pytest.fixture
 def purge(call_api: CallApi) -> Purge:
-    """`purge(confirm, ...)` previews a purge and confirms it unless `confirm` is None.
+    """`purge(confirm, ...)` previews a purge and confirms it.
 
-    `if_match` replaces the preview's ETag, and "" sends no If-Match.
+    If `confirm` is None, the purge is only previewed. `if_match` replaces the preview's ETag, and "" sends no If-Match.
     """
 
     def send(

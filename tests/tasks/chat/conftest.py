@@ -1,4 +1,4 @@
-"""Chat messages submitted as tasks, a scripted model, and attempts without delivery."""
+"""Chat messages as tasks, a scripted model, and attempts without delivery."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ def chat(database: Database, tenant: UUID) -> Chat:
 
 @pytest.fixture
 def set_status(admin: Connection) -> Callable[[UUID, str | None], None]:
-    """`set_status(job_id, status)` sets the status of a message's task without adding a reply."""
+    """`set_status(job_id, status)` sets a task's status without adding a reply."""
 
     def end(job_id: UUID, status: str | None) -> None:
         admin.execute("UPDATE task SET status = %s WHERE id = %s", [status, job_id])

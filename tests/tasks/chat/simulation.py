@@ -1,4 +1,4 @@
-"""Simulation of concurrent chats with reordered, duplicate and crashed deliveries.
+"""Simulated concurrent chats with reordered, duplicate and crashed deliveries.
 
 The queue is in memory, and its clock advances when nothing is due. Database, consumers and archiver are real.
 """

@@ -1,4 +1,7 @@
-"""Retried chat messages are answered once, after later replies, and do not block their session."""
+"""Retried chat messages are answered once, after later replies.
+
+They do not block their session.
+"""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -93,7 +96,10 @@ def harness(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> RetryHarness:
 
 @pytest.fixture
 def failed_message(harness: RetryHarness) -> UUID:
-    """Return the id of a session whose first message failed and whose second message was answered."""
+    """Return the id of a session's first message, which failed.
+
+    It is also the session's id. The second message was answered.
+    """
     harness.failing["One"] = ContextWindowError("The prompt exceeds the context window")
     session = harness.submit("One")
     second = harness.submit("Two", session)

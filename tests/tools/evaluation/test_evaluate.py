@@ -53,7 +53,10 @@ def rows(path: Path) -> list[list[str]]:
 
 @pytest.fixture
 def small_set(tmp_path: Path) -> Path:
-    """A purchase order with its delivery note, invoice and contract, and an unrelated invoice."""
+    """A purchase order with related documents, and an unrelated invoice.
+
+    The related documents are a delivery note, an invoice and a contract.
+    """
     return write_set(
         tmp_path / "small",
         [

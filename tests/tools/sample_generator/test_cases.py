@@ -1,4 +1,4 @@
-"""The sample's cases together cover every variance code, and each has exactly the expected variances."""
+"""Sample cases have exactly the expected variances and cover every variance code."""
 
 import email
 import email.policy

@@ -1,4 +1,4 @@
-"""Delivery satisfies its invariants in simulated worlds, and every mutant violates one."""
+"""Delivery satisfies its invariants in simulation, and every mutant violates one."""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The simulated world behaves like AWS, and a killed process leaves nothing but its commits."""
+"""The simulated world behaves like AWS.
+
+A killed process leaves nothing but its commits.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +33,7 @@ def queue(sqs: Sqs) -> Queue:
 
 @pytest.fixture
 def change(sqs: Sqs, queue: Queue) -> Callable[[str, int], Any]:
-    """Return a function that changes a visibility timeout and returns the error codes."""
+    """Return a function that sets a visibility timeout and returns the error codes."""
 
     def change_it(handle: str, seconds: int) -> Any:
         entry = {"Id": "0", "ReceiptHandle": handle, "VisibilityTimeout": seconds}

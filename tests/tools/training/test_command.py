@@ -71,7 +71,10 @@ def test_set_without_candidate_pairs_is_rejected(unmatched_set: Path, tmp_path: 
 
 
 def test_set_without_pairs_does_not_stop_others(unmatched_set: Path, tmp_path: Path) -> None:
-    """The unmatched set is measured with weights from the other set, which is measured with priors."""
+    """The unmatched set is measured with weights from the other set.
+
+    The other set is measured with priors.
+    """
     orders_and_invoices(tmp_path / "A", 12, "A")
     arguments = ["train", str(unmatched_set), str(tmp_path / "A"), "--out", str(tmp_path / "w.json"), "--json"]
     found = CliRunner().invoke(app, arguments)

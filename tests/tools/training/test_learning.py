@@ -57,7 +57,10 @@ def test_learned_weights_are_valid_and_deterministic(two_tenants: list[Tenant]) 
 
 
 def test_labels_lower_weights_below_their_priors(two_tenants: list[Tenant]) -> None:
-    """Evidence is weaker than its prior if all documents share an article and there are few suppliers."""
+    """A common article and few suppliers make evidence weaker than its prior.
+
+    All documents share the article.
+    """
     found = parse(fit_weights(two_tenants)).bits[False]
     known = priors.bits()
     for level in (

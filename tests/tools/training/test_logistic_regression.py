@@ -47,7 +47,7 @@ def test_correlated_features_share_their_weight() -> None:
 
 
 def test_feature_values_scale_coefficients() -> None:
-    """Calibrate scores that are twice as large as they should be, as in Platt scaling."""
+    """Calibrate scores that are twice their correct value, as in Platt scaling."""
     observations = [
         Observation({"added": 1.0, "times": 2.0 * bits}, 1000, 1000 / (1 + 2.0**-bits))
         for bits in (-4.0, -1.0, 2.0, 5.0)

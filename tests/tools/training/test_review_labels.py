@@ -38,7 +38,7 @@ def harness(
 
 
 def confirm_and_reject(harness: TenantHarness, confirmed: int, rejected: int) -> None:
-    """Store orders and invoices that do not reference them, and confirm or reject the matches."""
+    """Store orders and invoices without references, and confirm or reject matches."""
     for number in range(confirmed + rejected):
         made = harness.file(order(f"PO-{number:04}", number))
         billed = harness.file(invoice(f"R-{number:04}", number + 9))

@@ -1,4 +1,4 @@
-"""Audit trail: one hash chain per tenant, which records who changed what, and when.
+"""Audit trail: one hash chain per tenant that records who changed what and when.
 
 Each entry is numbered, and contains the previous entry's SHA-256 hash and its own: `hash = sha256(previous_hash ||
 canonical JSON of all other fields)`. An entry that was changed, removed, inserted or moved breaks the chain. The chain
@@ -173,7 +173,7 @@ def page(
 
 
 def chain_head(connection: Connection, tenant_id: UUID | None) -> tuple[int, bytes] | None:
-    """Return the number and hash of the last entry written, even if the entry itself is missing.
+    """Return the number and hash of the last written entry, even if it is missing.
 
     Returns None if no entry was ever written.
     """

@@ -1,4 +1,4 @@
-"""AWS clients, mapping of botocore's errors, and secrets from AWS Secrets Manager.
+"""AWS clients, mapping of botocore's errors, and secrets from Secrets Manager.
 
 Clients are created on first use. Secrets come from the environment, or from a single JSON object in Secrets Manager.
 """
@@ -147,10 +147,11 @@ _secret_cache_lock = Lock()
 
 
 def get_secret(settings: Settings, name: Name, *, clock: Callable[[], float] = time.time) -> SecretStr | None:
-    """Return a secret by name, or None if neither the environment nor SECRETS_ARN contains it.
+    """Return a secret by name, from the environment or from SECRETS_ARN.
 
-    A value is cached for SECRET_CACHE_SECONDS according to `clock`, which must advance while the process is frozen. A
-    missing or empty value is not cached. While Secrets Manager is unavailable, the previous value is used.
+    Returns None if neither contains it. A value is cached for SECRET_CACHE_SECONDS according to `clock`, which must
+    advance while the process is frozen. A missing or empty value is not cached. While Secrets Manager is unavailable,
+    the previous value is used.
 
     Raises:
         InvalidSettingsError: the secret at SECRETS_ARN is not a JSON object with string values.

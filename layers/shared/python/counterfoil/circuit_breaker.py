@@ -119,17 +119,17 @@ class _State:
 
 
 def open_seconds(open_count: int, open_seconds: float, retry_after: float | None) -> timedelta:
-    """Return how long a breaker stays open after `open_count` (>= 1) consecutive openings.
+    """Return how long a breaker stays open after `open_count` consecutive openings.
 
-    The time is `open_seconds` * 2^(open_count - 1), limited to ten minutes or `open_seconds`, whichever is longer. A
-    longer `retry_after`, limited to one hour, takes precedence.
+    `open_count` must be at least 1. The time is `open_seconds` * 2^(open_count - 1), limited to ten minutes or
+    `open_seconds`, whichever is longer. A longer `retry_after`, limited to one hour, takes precedence.
     """
     backoff = min(open_seconds * 2 ** min(open_count - 1, 30), max(open_seconds, MAX_OPEN_SECONDS))
     return timedelta(seconds=max(backoff, min(MAX_RETRY_AFTER_SECONDS, retry_after or 0.0)))
 
 
 class Breakers:
-    """Circuit breakers of all services, by names such as `llm:anthropic` or `webhook:example.com`."""
+    """Circuit breakers by service, such as `llm:anthropic` or `webhook:example.com`."""
 
     def __init__(
         self,
@@ -141,10 +141,11 @@ class Breakers:
         probe_seconds: float = 90,
         spread: Callable[[], float] = random.random,
     ) -> None:
-        """Open a breaker after `failures` consecutive failures, the first time for `open_seconds`.
+        """Open a breaker after `failures` consecutive failures.
 
-        `probe_seconds` must be longer than any guarded call, because another process may probe after this time.
-        `spread` returns random numbers from 0 to 1, which spread the next attempts of deferred work items.
+        The first time, it stays open for `open_seconds`. `probe_seconds` must be longer than any guarded call, because
+        another process may probe after this time. `spread` returns random numbers from 0 to 1, which spread the next
+        attempts of deferred work items.
         """
         self._database = database
         self._clock = clock
@@ -234,7 +235,7 @@ class Breakers:
         return state if state is not None and timedelta() <= now - state.read_at < STATE_CACHE_SECONDS else None
 
     def _read(self, name: str, now: datetime) -> tuple[_State, bool]:
-        """Return the state, and True if the caller's call is the probe of a half-open breaker."""
+        """Return the state, and whether the caller may probe a half-open breaker."""
         with self._database.delivery() as connection:
             state = _fetch(connection, _READ, {"name": name}, now) or _State(now)
             if not _is_half_open(state, now):

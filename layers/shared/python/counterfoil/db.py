@@ -1,4 +1,7 @@
-"""PostgreSQL: connections, transactions under row-level security, and the mapping of psycopg's errors."""
+"""Connects to PostgreSQL, and opens transactions under row-level security.
+
+The errors of psycopg are mapped to Counterfoil's errors.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -212,18 +215,18 @@ def _find_dumper(values: list[Any]) -> type[Dumper] | None:
 
 
 class _ListDumper(ListDumper):
-    """Converts lists to arrays, faster than psycopg if all elements have the same simple type.
+    """Converts lists to arrays, faster than psycopg for lists of one simple type.
 
     The simple types are texts, UUIDs, integers and booleans. For a search by thirty keys, converting the five arrays
     takes 16 microseconds. psycopg's own dumper takes 80, because it dumps each element separately.
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002  # psycopg's name
-        """Return the dumper for a list of one simple type, or psycopg's key for any other list."""
+        """Return the dumper for a list of one simple type, or else psycopg's key."""
         return _find_dumper(obj) or super().get_key(obj, format)
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # type: ignore[override]  # noqa: A002
-        """Return the dumper for a list of one simple type, or psycopg's dumper for any other list."""
+        """Return the dumper for a list of one simple type, or else psycopg's dumper."""
         dumper = _find_dumper(obj)
         return super().upgrade(obj, format) if dumper is None else dumper(list, self._tx)
 
@@ -232,7 +235,10 @@ psycopg.adapters.register_dumper(list, _ListDumper)
 
 
 class BoundedConnection(psycopg.Connection[TupleRow]):
-    """A connection that stops waiting at its deadline, because a hung server does not enforce timeouts."""
+    """A connection that stops waiting at its deadline.
+
+    A hung server does not enforce its own timeouts.
+    """
 
     deadline = inf
     """Time on the monotonic clock at which the connection is closed."""
@@ -253,9 +259,10 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
 
 
 class DatabaseClock:
-    """The server's clock: this process's clock, corrected at the start of each transaction.
+    """The server's clock, derived from this process's clock.
 
-    Leases, due times and send times come from many processes. They are comparable because all use the server's clock.
+    It is corrected at the start of each transaction. Leases, due times and send times come from many processes. They
+    are comparable because all use the server's clock.
     """
 
     def __init__(self, local: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -272,20 +279,23 @@ class DatabaseClock:
         return self.local() - self._offset
 
     def set(self, now: datetime, requested_at: datetime) -> None:
-        """Correct the clock to the server's time `now`, which was requested at local time `requested_at`.
+        """Correct the clock to the server's time `now`.
 
-        The clock is not changed if it showed `now` at any moment since the request, because a slow response must not
-        make a correct clock wrong.
+        The server's time was requested at the local time `requested_at`. The clock is not changed if it showed `now` at
+        any moment since the request, because a slow response must not make a correct clock wrong.
         """
         self._offset = min(max(self._offset, requested_at - now), self.local() - now)
         self.is_set = True
 
 
 class Database:
-    """Transactions on pooled connections, each for one tenant or for the delivery role."""
+    """Transactions on pooled connections, for one tenant or for the delivery role."""
 
     def __init__(self, conninfo: str | Callable[[], str], *, max_connections: int = 4) -> None:
-        """`conninfo` may be a function, called for each new connection, because IAM tokens expire."""
+        """`conninfo` may be a function that is called for each new connection.
+
+        A function can return new IAM tokens, because old tokens expire.
+        """
         self.clock = DatabaseClock()
         self._pool = ConnectionPool[BoundedConnection](
             conninfo,
@@ -310,9 +320,9 @@ class Database:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, max_connections: int = 4) -> "Database":
-        """Return the database at DATABASE_URL, or at DATABASE_HOST with IAM tokens for DATABASE_USER.
+        """Return the database at DATABASE_URL, or at DATABASE_HOST with IAM tokens.
 
-        The local cloud sets DATABASE_URL.
+        IAM tokens are for DATABASE_USER. The local cloud sets DATABASE_URL.
 
         Raises:
             InvalidSettingsError: neither is set.
@@ -360,10 +370,11 @@ class Database:
         by_index: bool = False,
         seconds: float | None = None,
     ) -> Iterator[Connection]:
-        """Open a transaction of the delivery role, which sees all tenants' work item states but no content.
+        """Open a transaction of the delivery role.
 
-        If `durable` is False, a server crash soon after the commit can lose the changes, so they must be repeatable.
-        The other parameters and the errors are those of `tenant`.
+        The role sees the work item states of all tenants, but no content. If `durable` is False, a server crash soon
+        after the commit can lose the changes, so they must be repeatable. The other parameters and the errors are those
+        of `tenant`.
         """
         with self._transaction(
             "role", "counterfoil_delivery", lock_seconds, durable=durable, by_index=by_index, seconds=seconds
@@ -479,7 +490,7 @@ def all_tenants(database: Database) -> Iterator[Connection]:
 
 
 def iam_conninfo(settings: Settings) -> str:
-    """Return the connection string for RDS Proxy, with a new IAM token and verified TLS."""
+    """Return RDS Proxy's connection string, with a new IAM token and verified TLS."""
     from counterfoil import aws
 
     token = aws.client("rds").generate_db_auth_token(

@@ -290,9 +290,9 @@ def record_depths(connection: Connection, workers: Sequence[str], depths: Mappin
 
 
 def last_recorded_at(connection: Connection, workers: Sequence[str], now: datetime) -> datetime | None:
-    """Return the last minute with a recorded backlog, or None if the last hour has no such minute.
+    """Return the last minute with a recorded backlog.
 
-    Runs in a transaction of the delivery role.
+    Returns None if the last hour has no such minute. Runs in a transaction of the delivery role.
     """
     values = {"workers": list(workers), "from": first_minute(now)}
     ((minute,),) = connection.execute(_LAST_RECORDED, values).fetchall()
@@ -323,12 +323,18 @@ def last_hour(
 
 
 def minute_stats_query(tenant_id: UUID | None) -> Composed:
-    """Return the statement that reads one tenant's minutes, or the total (None), from the index."""
+    """Return the statement that reads one tenant's minutes, or the total (None).
+
+    PostgreSQL can use the index in both cases.
+    """
     return SQL(_READ).format(SQL("IS NULL" if tenant_id is None else "= %(tenant)s"))
 
 
 def running_counts(connection: Connection, workers: Sequence[str]) -> dict[str, int]:
-    """Return the number of work items in progress by worker, as far as the transaction can see them."""
+    """Return the number of work items in progress by worker.
+
+    Work items that the transaction cannot see are not counted.
+    """
     kinds = [kind for kind in WORK_KINDS.values() if kind.worker in workers]
     if not kinds:
         return {}
@@ -501,7 +507,7 @@ def reconcile_pauses(
     now: datetime,
     time_left: Callable[[], float] = lambda: inf,
 ) -> list[str]:
-    """Apply the last pause or resume request of every worker to mappings that differ from it.
+    """Apply each worker's last pause or resume request to mappings that differ.
 
     Returns the workers whose mappings differed. A worker for which too little time is left is skipped until the next
     run.

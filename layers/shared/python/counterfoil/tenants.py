@@ -1,4 +1,4 @@
-"""Setup of tenants: names, mail addresses, and admins who are notified of failures.
+"""Setup of tenants: names, mail addresses, and admins notified of failures.
 
 The functions require a database connection as counterfoil_api or as the tables' owner. Every change writes an audit
 entry in the same transaction. Addresses are stored in lower case.
@@ -210,7 +210,10 @@ def _remove(
 
 
 def _record(connection: Connection, change: Change, action: str, added: Sequence[str], removed: Sequence[str]) -> None:
-    """Record changed addresses as keyed hashes, because the audit trail must not contain personal data."""
+    """Record changed addresses as keyed hashes.
+
+    The audit trail must not contain personal data.
+    """
     if not added and not removed:
         return
     detail = {

@@ -1,4 +1,4 @@
-"""PostgreSQL persistence layer for the Idempotency utility of Powertools for AWS Lambda."""
+"""PostgreSQL persistence layer for Idempotency in Powertools for AWS Lambda."""
 
 from powertools_postgres_idempotency.config import Config
 from powertools_postgres_idempotency.persistence import PostgresPersistence

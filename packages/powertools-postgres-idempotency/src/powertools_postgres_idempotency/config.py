@@ -1,4 +1,7 @@
-"""Powertools' configuration with safer defaults, for functions with or without a Lambda context."""
+"""Powertools' configuration with safer defaults.
+
+Functions can use it with or without a Lambda context.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ GRACE_SECONDS = 30.0
 
 
 class Config(IdempotencyConfig):
-    """`IdempotencyConfig` that stores results for 24 hours and hashes keys with SHA-256.
+    """`IdempotencyConfig` that stores results for a day and hashes keys with SHA-256.
 
     Powertools' default is MD5, for which anyone can construct two payloads with the same hash.
     """

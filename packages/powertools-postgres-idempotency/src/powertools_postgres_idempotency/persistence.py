@@ -148,7 +148,7 @@ class PostgresPersistence(BasePersistenceLayer):
     def configure(
         self, config: IdempotencyConfig, function_name: str | None = None, key_prefix: str | None = None
     ) -> None:
-        """Apply the configuration in the first call, and the function's name in each call."""
+        """Apply the configuration once, and the function's name in each call."""
         with self._lock:
             super().configure(config, function_name, key_prefix)
 

@@ -46,7 +46,7 @@ def transact(connect: Connect, action: Callable[[Cursor], T]) -> T:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    """Return whether a repeated transaction can succeed, after a conflict or a lost connection."""
+    """Return True if a retry can succeed, after a conflict or a lost connection."""
     if error.sqlstate is None:
         has_waited = isinstance(error, (ConnectionTimeout, PoolTimeout))
         return isinstance(error, psycopg.OperationalError) and not has_waited
@@ -54,6 +54,6 @@ def _is_transient(error: psycopg.Error) -> bool:
 
 
 def _transaction(connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:
-    """Begin a transaction, even on an autocommit connection, unless `connect` began one."""
+    """Begin a transaction, even with autocommit, unless `connect` began one."""
     is_idle = connection.info.transaction_status == TransactionStatus.IDLE
     return connection.transaction() if is_idle else nullcontext()

@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def swiss() -> DrawnDocument:
-    """A Swiss invoice: apostrophes in numbers, amounts in francs, a column with the price basis."""
+    """A Swiss invoice: apostrophes in numbers, amounts in francs, a price basis."""
     sheet = Sheet()
     sheet.rows(20, 22, "Zürichsee Papier AG", "Seestrasse 101", "8002 Zürich", "CHE-100.155.212 MWST")
     sheet.rows(120, 50, "Kanzlei Vogt & Partner", "Bundesplatz 7", "6300 Zug", size=10)
@@ -33,7 +33,10 @@ def swiss() -> DrawnDocument:
 
 
 def austrian_fee() -> DrawnDocument:
-    """An Austrian architect's fee note: an amount for each service, no table, the date after the city."""
+    """An Austrian architect's fee note: no table, and the date after the city.
+
+    Each service has its own amount.
+    """
     sheet = Sheet("times")
     sheet.at(25, 25, "Architekturbüro Dipl.-Ing. Eva Steinlechner", 12, bold=True)
     sheet.rows(25, 30, "Maria-Theresien-Straße 31", "6020 Innsbruck", "UID: ATU13585627")

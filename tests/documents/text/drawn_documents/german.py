@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def labels_over_values() -> DrawnDocument:
-    """A modern German invoice: small labels above values, a wide table, the total in large print."""
+    """A modern German invoice: small labels over values, a wide table, a large total."""
     sheet = Sheet()
     sheet.at(20, 22, "Nordwerk Beleuchtung GmbH", 16, bold=True)
     sheet.at(20, 50, "Nordwerk Beleuchtung GmbH · Kaistraße 14 · 24103 Kiel", 6.5)
@@ -183,7 +183,7 @@ def final_invoice() -> DrawnDocument:
 
 
 def german_order() -> DrawnDocument:
-    """A German purchase order: the buyer in the letterhead, the supplier in the address window."""
+    """A German purchase order: the buyer's letterhead, the supplier as addressee."""
     sheet = Sheet()
     sheet.at(20, 20, "Maschinenbau Lindner GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 46, "Maschinenbau Lindner GmbH & Co. KG - Industriestraße 5-7 - 58638 Iserlohn", 6.5)
@@ -268,7 +268,7 @@ def boxed_german() -> DrawnDocument:
 
 
 def utility_bill() -> DrawnDocument:
-    """A German energy invoice: consumption in kWh, installments deducted, amount due in a sentence."""
+    """A German energy invoice: kWh, deducted installments, amount due in a sentence."""
     sheet = Sheet()
     sheet.at(20, 20, "Energie Sauerland eG", 15, bold=True)
     sheet.at(20, 46, "Energie Sauerland eG, Postfach 11 20, 57392 Schmallenberg", 7)
@@ -300,7 +300,10 @@ def utility_bill() -> DrawnDocument:
 
 
 def german_confirmation() -> DrawnDocument:
-    """A German order confirmation: number and date below the title, delivery dates below line items."""
+    """A German order confirmation with delivery dates below line items.
+
+    The number and the date are below the title.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "Hydraulik Neumann GmbH & Co. KG", 13, bold=True)
     sheet.at(20, 48, "Hydraulik Neumann GmbH & Co. KG · Lise-Meitner-Str. 3 · 70736 Fellbach", 6.5)
@@ -381,7 +384,7 @@ def long_list() -> DrawnDocument:
 
 
 def gross_prices() -> DrawnDocument:
-    """A German shop's invoice to a consumer: gross prices, the included tax below the total."""
+    """A German consumer invoice: gross prices, the included tax below the total."""
     sheet = Sheet()
     sheet.at(20, 20, "Fahrradladen Speiche", 15, bold=True)
     sheet.rows(20, 25, "Inh. Mara Lenz | Lindenallee 4 | 50968 Köln", size=8)

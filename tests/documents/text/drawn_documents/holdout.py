@@ -46,7 +46,10 @@ def nursery() -> DrawnDocument:
 
 
 def translator() -> DrawnDocument:
-    """A Spanish translator's invoice to France: price per word, reverse charge, month in words."""
+    """A Spanish translator's invoice to France: price per word, reverse charge.
+
+    The month is in words.
+    """
     sheet = Sheet("times")
     sheet.rows(20, 20, "Carmen Iglesias Prado", "Traductora jurada", "Calle Mayor 71, 3º B", "28013 Madrid", "España",
                "NIF: 51234567T", "carmen@iglesias-traduce.example")  # fmt: skip

@@ -4,7 +4,7 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def english() -> DrawnDocument:
-    """A British invoice: labels on the right, quantities in the first column, partly paid."""
+    """A British invoice: labels on the right, quantities first, partly paid."""
     sheet = Sheet()
     sheet.at(20, 24, "INVOICE", 22, bold=True)
     sheet.rows(190, 20, "Harbour & Finch Ltd", "Unit 4, Quayside Road", "Bristol", "BS1 6TX", "VAT No. GB 980 7806 84",
@@ -40,7 +40,10 @@ def english() -> DrawnDocument:
 
 
 def consultancy() -> DrawnDocument:
-    """An invoice from American software: number after `#`, month first, dollars, totals on the left."""
+    """An invoice from American software: number after `#`, month first, dollars.
+
+    The totals are on the left.
+    """
     sheet = Sheet()
     sheet.at(20, 25, "Blue Heron Consulting LLC", 14, bold=True)
     sheet.rows(20, 30, "410 Lakeview Drive", "Madison, WI 53703", "USA")
@@ -70,7 +73,10 @@ def consultancy() -> DrawnDocument:
 
 
 def english_order() -> DrawnDocument:
-    """An English purchase order: vendor beside ship-to address, the number in a row of labels."""
+    """An English purchase order with the vendor beside the ship-to address.
+
+    The number is in a row of labels.
+    """
     sheet = Sheet()
     sheet.at(20, 22, "Copper Kettle Catering Ltd", 13, bold=True)
     sheet.rows(20, 27, "1 Canal Wharf", "Leeds LS1 4BR", size=8)
@@ -99,7 +105,7 @@ def english_order() -> DrawnDocument:
 
 
 def dutch() -> DrawnDocument:
-    """A Dutch invoice: labels without colons, two VAT rates, the amount due in the last row."""
+    """A Dutch invoice: labels without colons, two VAT rates, the amount due last."""
     sheet = Sheet()
     sheet.at(190, 20, "Bloemenveiling Westland B.V.", 12, bold=True, right=True)
     sheet.rows(190, 25, "Handelsweg 88", "2671 AB Naaldwijk", "KvK 27123456", "BTW NL004495445B01",
@@ -251,7 +257,7 @@ def two_column_totals() -> DrawnDocument:
 
 
 def numbers_below() -> DrawnDocument:
-    """An English order confirmation: each line item has a description above a row of numbers."""
+    """An English order confirmation with descriptions above rows of numbers."""
     sheet = Sheet()
     sheet.rows(20, 20, "Northgate Steel Supplies Ltd", "14 Foundry Lane", "Sheffield S9 2XY", "VAT Reg No GB980780684")
     sheet.at(190, 24, "Order Acknowledgement", 15, bold=True, right=True)

@@ -1,4 +1,7 @@
-"""Small companies' documents in the style of free, cloud and desktop accounting software."""
+"""Small companies' documents in the style of accounting software.
+
+The software is free, in the cloud or on the desktop.
+"""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
@@ -81,7 +84,10 @@ def merchandise_system() -> DrawnDocument:
 
 
 def french_start_up() -> DrawnDocument:
-    """An invoice from French cloud software: labels above bold values, VAT details beside the totals."""
+    """An invoice from French cloud software with labels above bold values.
+
+    The VAT details are beside the totals.
+    """
     sheet = Sheet()
     sheet.at(15, 22, "Facture", 20, bold=True)
     for x, label, value in ((15, "Numéro", "F-2024-0312"), (60, "Date d'émission", "4 octobre 2024"),
@@ -272,7 +278,10 @@ def spanish_desktop() -> DrawnDocument:
 
 
 def danish_cloud() -> DrawnDocument:
-    """An invoice from Danish cloud software: address only in the footer, due date in the terms."""
+    """An invoice from Danish cloud software with the address only in the footer.
+
+    The due date is in the payment terms.
+    """
     sheet = Sheet()
     sheet.at(20, 22, "Gartneriet Solbakken", 16, bold=True)
     sheet.rows(20, 45, "Ejerforeningen Parkhusene", "Att. formand Lise Holm", "Parkvej 8", "8000 Aarhus C", size=10)

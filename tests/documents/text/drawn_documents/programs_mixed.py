@@ -1,4 +1,4 @@
-"""Seven documents from different countries, in the style of various business software."""
+"""Seven international documents in the style of various business software."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 

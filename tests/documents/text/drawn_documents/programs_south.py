@@ -1,4 +1,4 @@
-"""Documents in the style of business software from southern Europe and Switzerland."""
+"""Documents in the style of southern European and Swiss business software."""
 
 from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lines, party, totals
 
@@ -89,7 +89,10 @@ def spanish_cloud() -> DrawnDocument:
 
 
 def french_trade() -> DrawnDocument:
-    """A two-page invoice from French trade software: VAT codes, a row of labels, 'A reporter'."""
+    """A two-page invoice from French trade software: VAT codes, 'A reporter'.
+
+    The number and date are in a row of labels.
+    """
     sheet = Sheet()
     sheet.at(12, 18, "ÉTABLISSEMENTS MOREL", 14, bold=True)
     sheet.rows(12, 23, "Fournitures industrielles", "ZI des Paluds - 310 avenue de la Fleuride", "13400 AUBAGNE",

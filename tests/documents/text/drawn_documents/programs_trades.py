@@ -4,7 +4,10 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def tax_adviser() -> DrawnDocument:
-    """A German tax adviser's fee note: items from a fee scale, expenses, the number in the subject line."""
+    """A German tax adviser's fee note with expenses and items from a fee scale.
+
+    The number is in the subject line.
+    """
     sheet = Sheet("times")
     sheet.at(105, 18, "Kanzlei Dr. Behrendt & Kollegen PartG mbB", 12, bold=True)
     sheet.rows(140, 26, "Steuerberater", "Elbchaussee 77", "22763 Hamburg", "Telefon 040 880 55-0",
@@ -220,7 +223,10 @@ def dutch_order() -> DrawnDocument:
 
 
 def danish_wholesaler() -> DrawnDocument:
-    """A Danish wholesaler's invoice: labels in capitals above values, discounts, an environmental fee."""
+    """A Danish wholesaler's invoice with discounts and an environmental fee.
+
+    The labels are in capitals above their values.
+    """
     sheet = Sheet()
     sheet.at(20, 20, "FAKTURA", 18, bold=True)
     sheet.rows(190, 18, "Elgros Midtjylland A/S", "Industriparken 40", "7400 Herning", "CVR 67788079",

@@ -4,7 +4,10 @@ from tests.documents.text.drawn_documents.sheet import DrawnDocument, Sheet, lin
 
 
 def french_title() -> DrawnDocument:
-    """A French craftsman's invoice: number in the title, spaces in numbers, SIRET in the footer."""
+    """A French craftsman's invoice: number in the title, SIRET in the footer.
+
+    Numbers contain spaces.
+    """
     sheet = Sheet()
     sheet.at(15, 20, "SARL Menuiserie Garonne", 13, bold=True)
     sheet.rows(15, 25, "8 chemin des Acacias", "31200 Toulouse", "Tél. : 05 61 00 11 22")
@@ -87,7 +90,7 @@ def french_row_of_labels() -> DrawnDocument:
 
 
 def italian() -> DrawnDocument:
-    """An Italian invoice: number and date in one line of the heading, totals in a row at the bottom."""
+    """An Italian invoice: number and date in one heading, totals in a bottom row."""
     sheet = Sheet("times")
     sheet.at(15, 20, "Ceramiche Valtaro S.r.l.", 15, bold=True)
     sheet.rows(15, 25, "Via Emilia Ovest 240", "43126 Parma (PR)", "P.IVA IT00743110157  C.F. 00743110157", size=8)
@@ -124,7 +127,7 @@ def italian() -> DrawnDocument:
 
 
 def spanish() -> DrawnDocument:
-    """A Spanish design studio's invoice: labels and values with colons, two-digit years."""
+    """A Spanish design studio's invoice: labels with colons, two-digit years."""
     sheet = Sheet()
     sheet.at(20, 22, "FACTURA", 20, bold=True)
     sheet.rows(20, 34, "Nº factura: A/2024/0093", "Fecha factura: 01/02/24", "Vencimiento: 02/03/24")
@@ -154,7 +157,7 @@ def spanish() -> DrawnDocument:
 
 
 def french_delivery() -> DrawnDocument:
-    """A French delivery note: ordered and delivered quantities in adjacent columns, no prices."""
+    """A French delivery note: ordered beside delivered quantities, no prices."""
     sheet = Sheet()
     sheet.at(15, 20, "Distribution Atlantique SAS", 13, bold=True)
     sheet.rows(15, 25, "12 rue des Docks", "44600 Saint-Nazaire", size=8)
@@ -209,7 +212,7 @@ def italian_transport() -> DrawnDocument:
 
 
 def french_credit() -> DrawnDocument:
-    """A French credit note: 'Avoir', the corrected invoice's number, amounts without a sign."""
+    """A French credit note: 'Avoir', the invoice's number, unsigned amounts."""
     sheet = Sheet()
     sheet.at(15, 20, "ÉLECTRO CENTRE", 14, bold=True)
     sheet.rows(15, 25, "14 avenue Jean Jaurès", "63000 Clermont-Ferrand", "SIRET : 303 265 045 00025")
@@ -279,7 +282,10 @@ def spanish_delivery() -> DrawnDocument:
 
 
 def italian_freelancer() -> DrawnDocument:
-    """An Italian freelancer's invoice: number and date in one cell, withheld tax below the total."""
+    """An Italian freelancer's invoice with withheld tax below the total.
+
+    The number and date are in one cell.
+    """
     sheet = Sheet()
     sheet.rows(
         20,
@@ -318,7 +324,7 @@ def italian_freelancer() -> DrawnDocument:
 
 
 def rebates_between() -> DrawnDocument:
-    """A French invoice with a rebate in a row below the line item, and freight at the end."""
+    """A French invoice with a rebate row below a line item, and freight at the end."""
     sheet = Sheet()
     sheet.at(15, 18, "PAPETERIE DU CENTRE", 13, bold=True)
     sheet.rows(15, 23, "22 place Bellecour - 69002 LYON", "TVA intra. FR40303265045", size=8)

@@ -102,5 +102,5 @@ def party(values: str, **fields: str) -> dict[str, str]:
 
 
 def totals(values: str) -> dict[str, str]:
-    """Return totals from a currency and net, tax and gross amounts, separated by spaces."""
+    """Return totals from `values`: currency, net, tax and gross, separated by spaces."""
     return dict(zip(("currency", "total_net", "total_tax", "total_gross"), values.split(), strict=True))

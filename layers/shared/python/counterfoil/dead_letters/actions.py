@@ -1,4 +1,4 @@
-"""Actions on single dead letters: retry, resolve, ignore, and edit a task's payload.
+"""Actions on one dead letter: retry, resolve, ignore, and edit a task's payload.
 
 Each action is one transaction: a compare-and-set on the version and the pending status, the effects, the dead letter's
 own history, and one audit entry. Bulk operations use `enqueue_retry`, and write one audit entry for all dead letters.
@@ -48,7 +48,10 @@ class NotPendingError(RejectedRequestError):
 
 
 class NotRetryableError(RejectedRequestError):
-    """The dead letter cannot be retried, for example because its work item was deleted or restarted."""
+    """The dead letter cannot be retried.
+
+    For example, its work item was deleted or restarted.
+    """
 
 
 @dataclass(frozen=True)
@@ -506,9 +509,9 @@ def _save_edit(
 def _hash_field(
     hmac: Callable[[bytes], bytes], editable: EditablePayload, after: Payload, name: str
 ) -> dict[str, str | None]:
-    """Return a changed field's name, and the hashes of its values before and after, for the audit trail.
+    """Return a changed field's name and the hashes of its values before and after.
 
-    The names of unknown fields are hashed too.
+    The result is for the audit trail. The names of unknown fields are hashed too.
     """
 
     def digest(value: JsonValue) -> str:

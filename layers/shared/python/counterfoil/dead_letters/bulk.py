@@ -354,7 +354,7 @@ ORDER BY job_id FOR NO KEY UPDATE
 def _lock_with_work_items(
     connection: Connection, operation: Operation, dead_letters: Sequence[_DeadLetter]
 ) -> tuple[list[_DeadLetter], list[OperationItem]]:
-    """Lock the work items and then their dead letters, in the same order as in delivery.
+    """Lock the work items and then their dead letters, as in delivery.
 
     Returns the dead letters whose work item is failed, and results for all others. Dead letters without a work item are
     also returned, because `_retry_single` checks them.
@@ -505,10 +505,10 @@ FROM {table} WHERE id = ANY(%(ids)s)
 
 
 def _load_states(connection: Connection, work_items: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], str | None]:
-    """Return the state of each existing work item: unattempted, attempted, succeeded, failed or ended.
+    """Return the state of each existing work item.
 
-    The state is None if the work item was canceled before any attempt. It is the state of the work item's current
-    revision, even if that is newer than the canary's.
+    The states are unattempted, attempted, succeeded, failed and ended. The state is None if the work item was canceled
+    before any attempt. It is the state of the work item's current revision, even if that is newer than the canary's.
     """
     ids: dict[str, list[UUID]] = defaultdict(list)
     for worker, id_ in work_items:
@@ -534,7 +534,7 @@ WHERE i.operation_id = %(id)s AND i.number > %(after)s AND i.number <= %(last)s
 def _store_payloads(
     database: Database, operation_id: UUID, tenant_id: UUID, now: datetime, bucket: str | None, limit: int
 ) -> StoredPayloads:
-    """Upload the large edited payloads of the next items, and return their keys or errors."""
+    """Upload the next items' large edited payloads, and return their keys or errors."""
     with database.tenant(tenant_id) as connection:
         row = connection.execute(_PROCESSED, [operation_id]).fetchone()
         if row is None:

@@ -447,9 +447,9 @@ class ExportSteps(Definition):
     def _read(
         self, database: Database, operation: Operation, slug: str, time_left: TimeLeft
     ) -> tuple[bytes, int, PageCursor | None, bool] | None:
-        """Return the next part: content, number of dead letters, last cursor, and whether it is the last part.
+        """Return the next part, or None if there is not enough time to upload it.
 
-        Returns None if there is not enough time to upload it.
+        The result is the content, the number of dead letters, the last cursor, and whether this is the last part.
         """
         file = ExportFile.from_operation(operation)
         filter_ = DeadLetterFilter(**operation.filter or {}).before(operation.requested_at)

@@ -1,4 +1,4 @@
-"""Groups of dead letters with the same fingerprint, and counts of all dead letters.
+"""Groups of dead letters with one fingerprint, and counts of all dead letters.
 
 Counts are read from `dead_letter_count`, which a trigger maintains. The cost of a query grows with the number of
 groups, not with the number of dead letters. Each function except `roll_up` requires a transaction of

@@ -1,4 +1,4 @@
-"""History of a dead letter: attempts at its work item, failures, and changes by operators."""
+"""History of a dead letter: attempts, failures, and changes by operators."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

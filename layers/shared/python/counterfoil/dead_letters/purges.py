@@ -38,7 +38,7 @@ def request(
     by: str,
     now: datetime,
 ) -> Operation:
-    """Store a purge of dead letters that failed before a time and have one of these statuses.
+    """Store a purge of dead letters with these statuses that failed before a time.
 
     Runs in the tenant's transaction.
     """
@@ -160,7 +160,7 @@ SELECT count(*) FROM deleted
 def delete(
     connection: Connection, now: datetime, retention: timedelta, *, batch_size: int = PurgeSteps.batch_size
 ) -> int:
-    """Delete dead letters that were purged more than a week ago, or closed longer than `retention` ago.
+    """Delete dead letters a week after their purge, or `retention` after closing.
 
     Runs as counterfoil_maintenance. Restored dead letters are retained for at least a week after the restore. A failed
     task is deleted with its dead letter. Returns the number of deleted dead letters.

@@ -1,4 +1,4 @@
-"""Hides secrets in JSON values from roles that may read dead letters but not secrets.
+"""Hides secrets in dead letters' JSON values from roles that may not see them.
 
 This hides:
 
@@ -118,7 +118,7 @@ _JWK = {"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
 
 
 def _secret_members(value: Mapping[str, Any]) -> set[str]:
-    """Return the names of members that are secrets because of other members of the object.
+    """Return the names of members that are secrets because of other members.
 
     These are the private members of a JSON Web Key and the data of a Kubernetes secret. If a member such as `name`
     contains the name of a secret, or a list that ends with one, members such as `value` are secrets.
@@ -188,7 +188,10 @@ def _rule_for(name: str, members: Mapping[str, Any], rule: _Rule) -> _Rule:
 
 
 def _rule_by_name(name: str) -> tuple[str, _Rule | None]:
-    """Return the normalized name, and the rule for its value if the name alone determines it."""
+    """Return the normalized name, and the rule for its value.
+
+    The rule is None if the name alone does not determine it.
+    """
     normalized = _normalize(name)
     rule: _Rule | None = None
     if name == SESSION_ID:

@@ -72,7 +72,7 @@ class DeadLetterDetails(DeadLetterEntry):
 
 
 class DeadLetterFilter(BaseModel):
-    """Selects a tenant's dead letters for lists, searches, exports and bulk operations."""
+    """Selects dead letters for lists, searches, exports and bulk operations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -119,7 +119,7 @@ def transaction(database: Database, tenant_id: UUID | None) -> AbstractContextMa
 
 
 def for_tenant(statement: str, tenant_id: UUID | None) -> bytes:
-    """Return a statement with `= %(tenant)s` replaced by IS NULL if the tenant is None."""
+    """Return a statement, with IS NULL for `= %(tenant)s` if the tenant is None."""
     return (statement.replace("= %(tenant)s", "IS NULL") if tenant_id is None else statement).encode()
 
 
@@ -164,7 +164,7 @@ def filter_values(tenant_id: UUID | None, filter_: DeadLetterFilter, after: Page
 
 
 def with_conditions(statement: str, values: Mapping[str, Any], columns: str = "") -> bytes:
-    """Return the statement with a condition for each filter field that is set in `values`."""
+    """Return the statement with a condition for each filter field set in `values`."""
     conditions = " ".join(text for name, text in _CONDITIONS.items() if values[name] is not None)
     return for_tenant(statement.format(columns=columns, conditions=conditions), values["tenant"])
 
@@ -238,7 +238,7 @@ def page(
     after: PageCursor | None = None,
     offset: int = 0,
 ) -> Page:
-    """Return at most `limit` dead letters that match the filter, after the cursor `after`.
+    """Return at most `limit` matching dead letters after the cursor `after`.
 
     If the filter has no search text, the next `offset` dead letters after the cursor are skipped. Each status is read
     in index order, so the cost grows only with `offset`.
@@ -264,7 +264,7 @@ def page_cursors(
     limit: int,
     after: PageCursor | None = None,
 ) -> tuple[Sequence[PageCursor], PageCursor | None]:
-    """Return the cursors of the entries of a `page`, and the cursor for the next page.
+    """Return the cursors of a `page`'s entries, and the cursor for the next page.
 
     If the filter has no search text, only an index is read.
     """
@@ -424,7 +424,7 @@ class _Query:
         return entries[: self.limit]
 
     def _index_words(self, words: Sequence[str], group_words: Collection[str]) -> Iterable[tuple[str, bool]]:
-        """Return the words whose dead letters must be read from the index, and whether each word is rare.
+        """Return the words to look up in the index, and whether each word is rare.
 
         If a word is in no group, each match is in the index under this word. The rarest of these words is sufficient.
         """
@@ -525,11 +525,11 @@ _QUERIES: dict[IdKind, LiteralString] = {
 def find_by_partial_id(
     connection: Connection, kind: IdKind, part: str, slugs: Sequence[str] | None
 ) -> list[tuple[UUID | str, str | None]]:
-    """Return up to two ids (20 for tasks) that end with `part`, with their tenants' slugs.
+    """Return up to two ids that end with `part`, with their tenants' slugs.
 
-    Runs as the delivery role. Groups are found by the start of their fingerprint. `part` must have at least
-    MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead letters are searched. The slug
-    of an unassigned dead letter is None. Purged dead letters are not found.
+    For tasks, returns up to 20 ids. Runs as the delivery role. Groups are found by the start of their fingerprint.
+    `part` must have at least MIN_PARTIAL_ID_CHARS characters. If `slugs` is None, all tenants and unassigned dead
+    letters are searched. The slug of an unassigned dead letter is None. Purged dead letters are not found.
     """
     reversed_end = part[::-1][:_INDEXED_CHARS]
     values = {"part": part, "first": reversed_end, "last": f"{reversed_end}~", "slugs": slugs and [*slugs]}

@@ -1,4 +1,4 @@
-"""Hides secrets in error messages, log lines, command lines, headers and settings files.
+"""Hides secrets in error messages, logs, command lines, headers and settings.
 
 A quoted value is hidden up to its closing quote, and most unquoted values up to the next space. Some unquoted values
 can contain spaces: the value of a header, or of a line in a settings file, ends with the line. A value in a list of
@@ -85,7 +85,7 @@ _MAX_NAME_CHARS = 64
 
 @lru_cache(maxsize=2048)
 def is_secret_name(name: str) -> bool:
-    """Return True if a name denotes a secret, such as `password`, `X-Api-Key` or `smtpPass`."""
+    """Return True if a name denotes a secret, such as `X-Api-Key` or `smtpPass`."""
     if _NAME.search(name):
         return True
     last = _LAST_WORD.search(name)
@@ -93,7 +93,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_label(text: object) -> bool:
-    """Return True if a text is only the name of a secret, such as an option (`--password`) or a header."""
+    """Return True if a text is only the name of a secret.
+
+    It may be an option, such as `--password`, or the name of a header.
+    """
     return (
         isinstance(text, str)
         and len(text) <= _MAX_NAME_CHARS
@@ -121,7 +124,10 @@ _FACT = re.compile(
 
 
 def is_fact(name: str, value: object) -> bool:
-    """Return True if the name denotes a fact about a secret, and the value is a number, word or time."""
+    """Return True if a value is only a fact about a secret, such as its expiry.
+
+    The name must denote such a fact, and the value must be a number, word or time.
+    """
     last = _LAST_WORD.search(name)
     if last is None or last[0].casefold() not in _DESCRIPTIONS:
         return False
@@ -134,7 +140,10 @@ _FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{1,4}")
 
 
 def looks_random(text: str) -> bool:
-    """Return True for letters mixed with digits, except in file names, UUIDs and numbers such as ERP-2291."""
+    """Return True if a text looks random, with letters and digits mixed.
+
+    File names, UUIDs, numbers such as ERP-2291, and texts of fewer than six characters do not look random.
+    """
     is_mixed = bool(_RANDOM.fullmatch(text)) and not _NUMBERED.fullmatch(text)
     return is_mixed and not _FILE_NAME.fullmatch(text) and not is_uuid(text)
 
@@ -199,7 +208,10 @@ _PATH = re.compile(r"(?:^|/)[a-z]{4,}(?:/|$)")
 
 
 def _redact_aws_secret(match: re.Match[str]) -> str:
-    """Hide an AWS secret key, but not an S3 key of the same length, which contains words."""
+    """Hide an AWS secret key, but not an S3 key of the same length.
+
+    An S3 key contains words.
+    """
     return match[0] if _PATH.search(match[0]) else REDACTED
 
 
@@ -252,7 +264,10 @@ _KUBERNETES = re.compile(r"((?:^|\n)(?:data|stringData):[ \t]*\n[ \t]+)(?!\[hidd
 
 
 def _redact_basic(match: re.Match[str]) -> str:
-    """Hide credentials after the word `basic`: a name, a colon and a password, encoded as Base64."""
+    """Hide Base64-encoded credentials after the word `basic`.
+
+    Decoded, credentials are a name, a colon and a password.
+    """
     try:
         decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4), validate=True).decode()
     except ValueError:
@@ -367,7 +382,7 @@ _MIN_CODE_CHARS = 6
 
 
 def _redact_query_value(match: re.Match[str]) -> str:
-    """Hide the value of a URL's query parameter, unless it is a harmless `key` or `code`."""
+    """Hide a query parameter's value, unless it is a harmless `key` or `code`."""
     name, value = match[1][1:-1].casefold(), match[2]
     is_harmless = (name == "key" and not looks_random(value.rstrip(".,:;)"))) or (
         name == "code" and len(value) < _MIN_CODE_CHARS
@@ -575,7 +590,10 @@ def _redact_assigned(match: re.Match[str]) -> str:
 
 
 def _is_harmless(match: re.Match[str]) -> bool:
-    """Return True if the value is a number of tokens, another fact about a secret, or a conversation's id."""
+    """Return True if the value is a fact about a secret, or a conversation's id.
+
+    A number of tokens is such a fact.
+    """
     name, value = match[1], match[2]
     if (last_name := _END_OF_NAME.search(name)) and is_fact(last_name[1], value.strip(".,;)]}\"'")):
         return True
@@ -600,14 +618,17 @@ def _end_of_value(text: str, match: re.Match[str]) -> int:
 
 
 def _is_header(line_start: str, name: str) -> bool:
-    """Return True if the line starts like a header: with curl's `<` or `>`, or with a header name."""
+    """Return True if the line starts like a header.
+
+    It starts with curl's `<` or `>`, or with the name of a header.
+    """
     if " " in name or not _LINE_OF_HEADER.fullmatch(line_start):
         return False
     return line_start[:1] in {"<", ">"} or "-" in line_start + name or name.casefold().startswith("authorization")
 
 
 def _is_yaml(text: str, match: re.Match[str], line_start: str) -> bool:
-    """Return True if the name starts an indented line, which is not the first line of the text."""
+    """Return True if the name starts an indented line after the text's first line."""
     return (
         match.start() > len(line_start)
         and _LINE_OF_YAML.fullmatch(line_start) is not None
@@ -616,7 +637,10 @@ def _is_yaml(text: str, match: re.Match[str], line_start: str) -> bool:
 
 
 def _end_of_setting(text: str, match: re.Match[str], line_start: str) -> int:
-    """Find the end of `name=value`: before the `;` or `&` and the next setting, or at the end of the line."""
+    """Find the end of the value in `name=value`.
+
+    It ends before a `;` or `&` that another setting follows, at the end of the line, or with the word.
+    """
     earlier, semicolon, setting = line_start.rpartition(";")
     if semicolon and "=" in earlier.rpartition(";")[2] and _NAME_OF_SETTING.fullmatch(setting):
         return _match_end(_REST_OF_SETTING, text, match.start(2))

@@ -175,7 +175,7 @@ class Batch(BatchProcessor):
 
     @staticmethod
     def _main_queue(record: ReceivedMessage) -> str:
-        """Return the name of the worker's main queue, even if the message came from its retry queue."""
+        """Return the worker's main queue, even for a message from its retry queue."""
         return record.queue.removesuffix(RETRY_SUFFIX)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Batch(BatchProcessor):
         return len(self._ended) > 0 or (len(self._waiting) > 0 and self._consumer.permits.has_capacity)
 
     def _check_deadlines(self) -> bool:
-        """Park waiting messages if it is too late to start them, and cancel late attempts.
+        """Park messages that can no longer start, and cancel late attempts.
 
         Returns False if the loop must end and abandon running attempts.
         """
@@ -214,7 +214,7 @@ class Batch(BatchProcessor):
                 attempt.deadline.canceled.set()
 
     def _start_next(self) -> bool:
-        """Start as many waiting messages as there are free permits, or else the next takeover.
+        """Start one waiting message per free permit, or else the next takeover.
 
         Returns False if no permit was free, or if nothing can start yet.
         """
@@ -236,7 +236,10 @@ class Batch(BatchProcessor):
         return permits > 0
 
     def _seconds_until_next_deadline(self) -> float:
-        """Return the seconds until the next start, cancel or abandon deadline, at least 0.05."""
+        """Return the seconds until the next start, cancel or abandon deadline.
+
+        The result is at least 0.05.
+        """
         remaining = self._remaining_seconds()
         margins = (self._consumer.worker.start_margin, CANCEL_MARGIN_SECONDS, ABANDON_MARGIN_SECONDS)
         return max(0.05, min((remaining - margin for margin in margins if remaining > margin), default=0))
@@ -395,7 +398,10 @@ class Batch(BatchProcessor):
             self._run_separately(unsettled)
 
     def _run_separately(self, messages: Sequence[ClaimedMessage]) -> None:
-        """Run attempts concurrently: the first on this thread, and every other attempt on its own thread."""
+        """Run attempts concurrently, the first of them on this thread.
+
+        Every other attempt runs on its own thread.
+        """
         for message in messages[1:]:
             self._start_thread([message], self._run_separately)
         for message in messages[:1]:
@@ -486,9 +492,10 @@ class Batch(BatchProcessor):
         return self._conclude(record.record, disposition, record.claim)
 
     def _conclude(self, record: ReceivedMessage, disposition: Disposition, claim: Claim | None = None) -> Any:
-        """Conclude a message: stop its renewals, set its visibility timeout, add the batch result, and log it.
+        """Stop a message's renewals, set its visibility timeout, and record its result.
 
-        After the batch has closed, only the renewals are stopped, because a newer attempt may own the message.
+        The result is added to the batch and logged. After the batch has closed, only the renewals are stopped, because
+        a newer attempt may own the message.
         """
         self._heartbeat.release(record)
         if disposition.visible_in is not None and not self._closed:
@@ -516,7 +523,7 @@ class Batch(BatchProcessor):
 
 
 def _log_fields(record: ReceivedMessage, claim: Claim | None) -> dict[str, Any]:
-    """Return the log fields for a message, including its work item and attempt if known."""
+    """Return a message's log fields, with its work item and attempt if known."""
     fields: dict[str, Any] = {"message_id": record.message_id, "trace_id": record.trace}
     if claim is not None:
         return fields | claim.message.log_fields | {"tenant_id": str(claim.tenant_id), "attempt": claim.attempts}

@@ -1,4 +1,7 @@
-"""Claims and parks the work items of a set of messages in one transaction, as the delivery role."""
+"""Claims and parks the work items of a set of messages in one transaction.
+
+The transaction uses the delivery role.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -76,10 +79,11 @@ class Claims:
         return claims
 
     def park(self, messages: Mapping[Message, ParsedMessage], wait: timedelta) -> dict[Message, Claim | None]:
-        """Schedule new messages for unclaimed work items, after `wait` or at their due time if that is later.
+        """Schedule new messages for unclaimed work items, after at least `wait`.
 
-        Returns None for each parked work item. For a work item that was not parked, returns the claim with its status.
-        After MAX_MESSAGES_PER_REVISION messages, a work item is no longer parked.
+        A message is scheduled for its work item's due time if that is later. Returns None for each parked work item.
+        For a work item that was not parked, returns the claim with its status. After MAX_MESSAGES_PER_REVISION
+        messages, a work item is no longer parked.
 
         The status is read in the transaction that parks the work item. Otherwise another delivery of the message could
         claim it in between, and the caller would acknowledge the message of a running attempt.

@@ -90,7 +90,7 @@ class Threads:
 
 
 class PermitPool:
-    """Limits the attempts that run at the same time in this process, across invocations.
+    """Limits concurrent attempts in this process, across invocations.
 
     An abandoned attempt holds its permit until its thread ends.
     """

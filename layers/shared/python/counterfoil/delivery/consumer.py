@@ -29,7 +29,10 @@ logger = Logger()
 
 
 class Consumer:
-    """Processes batches in this order: extend visibility, parse, acquire permits, claim, run, settle."""
+    """Processes batches of messages.
+
+    The order is: extend visibility timeouts, parse, acquire permits, claim, run, settle.
+    """
 
     def __init__(
         self,
@@ -100,7 +103,10 @@ class Consumer:
         return self._route(attempt)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-        """Process one batch and return the partial batch response, which lists the failed messages."""
+        """Process one batch and return the partial batch response.
+
+        The response lists the failed messages.
+        """
         batch = Batch(self)
         response = process_partial_response(event=event, record_handler=self.run, processor=batch, context=context)
         batch.metrics.report(self.worker.name)

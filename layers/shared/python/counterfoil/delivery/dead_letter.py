@@ -30,7 +30,10 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def search_words(text: str) -> set[str]:
-    """Return a text's search words: letters and digits in lower case, at most MAX_WORD_CHARS each."""
+    """Return a text's search words in lower case.
+
+    A word consists of letters and digits, and is truncated to MAX_WORD_CHARS.
+    """
     return {word[:MAX_WORD_CHARS] for word in _WORD.findall(text.casefold())}
 
 
@@ -70,12 +73,18 @@ class DeadLetter:
 
     @property
     def group_message(self) -> str:
-        """Error message with `#` for numbers, ids and quoted names, which differ within a group."""
+        """Error message with `#` for numbers, ids and quoted names.
+
+        These parts differ within a group.
+        """
         return _VARIABLE_PART.sub("#", self.failure.public_error or self.failure.error)
 
     @property
     def fingerprint(self) -> str:
-        """Hash of worker and code, or of worker, error type and `group_message` if the code is None."""
+        """Hash of the worker and the code, if the failure has a code.
+
+        Otherwise, it is the hash of the worker, the error type and `group_message`.
+        """
         reason = self.failure.code or f"{self.failure.error_type}\n{self.group_message}"
         identity = f"{self.worker}\n{reason}"
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
@@ -87,7 +96,10 @@ class DeadLetter:
 
     @property
     def search_words(self) -> list[str]:
-        """Search words from the file name, and from numbers, ids and quoted names in the error message."""
+        """Search words from the file name and the variable parts of the error message.
+
+        The variable parts are numbers, ids and quoted names.
+        """
         file = self.payload.get("file") or {}
         variable_parts = _VARIABLE_PART.findall(self.failure.public_error or self.failure.error)
         return sorted(search_words(" ".join([file.get("file_name") or "", *variable_parts])))[:MAX_EXTRA_WORDS]
@@ -239,10 +251,10 @@ def close_pending(
     note: str | None,
     detail: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[UUID, int]:
-    """Close the pending dead letters in `job_ids`, each with an audit entry that includes `detail`.
+    """Close the pending dead letters in `job_ids`, each with an audit entry.
 
-    Returns their new versions by id. A caller that expects a version locks the dead letter and checks the version
-    first.
+    Each audit entry includes `detail`. Returns the dead letters' new versions by id. A caller that expects a version
+    locks the dead letter and checks the version first.
     """
     values = {
         "job_ids": list(job_ids),
@@ -258,9 +270,10 @@ def close_pending(
 def restart(
     connection: Connection, worker: str, ids: Collection[UUID], now: datetime, *, actor: str, reason: str
 ) -> list[OutboxMessage]:
-    """Start a new revision of each work item and enqueue its message, in the caller's transaction.
+    """Start a new revision of each work item and enqueue its message.
 
-    Pending dead letters of these work items are closed as retried, as if an operator had retried them.
+    Runs in the caller's transaction. Pending dead letters of these work items are closed as retried, as if an operator
+    had retried them.
     """
     messages = start_revision(connection, worker, sorted(ids), now)
     if ids:

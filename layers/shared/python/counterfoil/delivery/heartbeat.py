@@ -1,4 +1,7 @@
-"""Received messages, their visibility timeouts, and the heartbeat that renews timeouts and leases."""
+"""Received messages, their visibility timeouts, and the heartbeat.
+
+The heartbeat renews visibility timeouts and leases.
+"""
 
 import os
 import re
@@ -51,7 +54,7 @@ class ReceivedMessage:
 
     @property
     def trace(self) -> str | None:
-        """X-Ray trace header from the message's sender, or this invocation's if the sender set none."""
+        """X-Ray trace header from the message's sender, or else from this invocation."""
         return self.record.attributes.aws_trace_header or os.environ.get("_X_AMZN_TRACE_ID")
 
     @property

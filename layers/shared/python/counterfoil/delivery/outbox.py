@@ -157,7 +157,7 @@ class Outbox:
         return sent_ids
 
     def _load_bodies(self, worker: str, messages: Sequence[OutboxMessage]) -> tuple[dict[UUID, str], list[UUID]]:
-        """Return message bodies by row id, and the ids of rows whose work item no longer exists.
+        """Return message bodies by row id, and the ids of rows without a work item.
 
         Raises:
             DatabaseUnavailableError: the bodies could not be read.
@@ -206,10 +206,10 @@ class Outbox:
     def send_unsent(
         self, *, created_before: datetime, max_per_worker: int = 1000, time_left: TimeLeft | None = None
     ) -> int:
-        """Send rows that a crash left unsent or that have become due, up to `max_per_worker` per worker.
+        """Send rows that a crash left unsent, and rows that have become due.
 
-        Superseded rows are only marked as sent, because consumers would drop their messages. Returns the number of sent
-        and superseded rows.
+        Sends at most `max_per_worker` rows per worker. Superseded rows are only marked as sent, because consumers would
+        drop their messages. Returns the number of sent and superseded rows.
 
         With `time_left`, no call starts that could take longer than the remaining time. Rows created after
         `created_before` are skipped, unless they were delayed by more than MAX_DELAY, because the process that created
@@ -260,7 +260,10 @@ _REJECTED_CHARACTERS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
 
 
 def _encode_body(content: Mapping[str, Any]) -> str:
-    """Return JSON with only characters that SQS accepts, and as few escapes as possible to save space."""
+    """Return JSON with only characters that SQS accepts.
+
+    It contains as few escapes as possible to save space.
+    """
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(_REJECTED_CHARACTERS)
 
 

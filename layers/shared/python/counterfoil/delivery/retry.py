@@ -164,10 +164,10 @@ def _is_transient(error: BaseException, *, unknown_is_transient: bool) -> bool:
 
 
 def _requested_delay(error: BaseException, jitter: float) -> timedelta:
-    """Return the Retry-After delay plus `jitter` seconds, or zero if the error has no Retry-After.
+    """Return the error's Retry-After delay plus `jitter` seconds.
 
-    The delay is at most MAX_RETRY_AFTER, before jitter. The service may return the same time to all clients. Without
-    jitter, all retries would start together.
+    Returns zero if the error has no Retry-After. The delay is at most MAX_RETRY_AFTER, before jitter. The service may
+    return the same time to all clients. Without jitter, all retries would start together.
     """
     seconds = error.retry_after if isinstance(error, ServiceUnavailableError) else None
     return min(MAX_RETRY_AFTER, timedelta(seconds=seconds)) + timedelta(seconds=jitter) if seconds else timedelta()

@@ -1,4 +1,4 @@
-"""Settlement: commits an attempt's outcome, then decides the disposition of its message."""
+"""Commits an attempt's outcome, then decides the disposition of its message."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ class Settlement:
     def complete_batch(
         self, attempts: Sequence[tuple[ReceivedMessage, Claim]], run: Callable[[Connection], Mapping[UUID, Effects]]
     ) -> dict[UUID, Disposition]:
-        """Run one tenant's attempts, and settle the attempts with effects in one transaction.
+        """Run one tenant's attempts, and settle those with effects in one transaction.
 
         Returns the dispositions of the settled attempts by work id.
 
@@ -230,11 +230,14 @@ class Settlement:
         return sql.fail(connection, self._kind, claim, failure, now)
 
     def _max_attempts(self, claim: Claim) -> int:
-        """Return the maximum number of attempts of the work item, or of the policy if the work item sets none."""
+        """Return the work item's maximum number of attempts, or else the policy's."""
         return self._policy.max_attempts if claim.max_attempts is None else claim.max_attempts
 
     def _record_success(self, connection: Connection, record: ReceivedMessage, claim: Claim, outcome: str) -> None:
-        """Record a successful or skipped attempt if it follows a failure or the kind records all."""
+        """Record a successful or skipped attempt if it follows a failure.
+
+        If the kind records all successes, the attempt is always recorded.
+        """
         if self._kind.records_successes or sql.has_failed(connection, self._kind, claim):
             self._record_attempt(connection, record, claim, outcome, self._clock())
 
@@ -262,7 +265,10 @@ class Settlement:
         sql.record_attempt(connection, self._kind, claim, attempt)
 
     def handle_exhausted(self, record: ReceivedMessage, claim: Claim) -> Disposition:
-        """Fail a work item that has no attempts left: the last one was lost, or the limit was lowered."""
+        """Fail a work item that has no attempts left.
+
+        Either the last attempt was lost, or the limit was lowered.
+        """
         now = self._clock()
 
         def settle(connection: Connection) -> list[OutboxMessage]:
@@ -276,7 +282,10 @@ class Settlement:
         return Disposition("failed", acknowledged=True, error=error, error_type=error_type)
 
     def handle_too_many_deferrals(self, record: ReceivedMessage, claim: Claim) -> Disposition:
-        """Fail an unclaimed work item whose revision has had MAX_MESSAGES_PER_REVISION new messages."""
+        """Fail an unclaimed work item whose revision has had too many new messages.
+
+        The limit is MAX_MESSAGES_PER_REVISION.
+        """
         now = self._clock()
         error = _too_many_deferrals(
             "It was not due yet" if claim.status is ClaimStatus.NOT_DUE else "The invocation was about to end"
@@ -343,7 +352,7 @@ class Settlement:
         )
 
     def handle_database_unavailable(self, record: ReceivedMessage, error: BaseException) -> Disposition:
-        """Leave the message in the queue, because its work item could not be claimed or settled.
+        """Leave a message in the queue if its work item cannot be claimed or settled.
 
         The policy's delay applies, except at the last receive.
         """
@@ -445,9 +454,9 @@ def _describe_exhaustion(claim: Claim, max_attempts: int) -> tuple[str, str]:
 def enqueue_current_with_audit(
     connection: Connection, kind: WorkKind, message: Message, actor: str, detail: dict[str, Any], now: datetime
 ) -> list[OutboxMessage]:
-    """Enqueue the current message of a work item whose row is older than `message`, with an audit entry.
+    """Enqueue a work item's current message if its row is older than `message`.
 
-    Returns an empty list if there is no such row.
+    Also writes an audit entry. Returns an empty list if there is no such row.
     """
     send = sql.enqueue_current(connection, kind, message, now)
     if send is None:

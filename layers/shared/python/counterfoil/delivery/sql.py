@@ -155,12 +155,12 @@ RETURNING tenant_id, id, scheduled_at, revision, send_number
 
 
 def enqueue_current(connection: Connection, kind: WorkKind, message: Message, now: datetime) -> OutboxMessage | None:
-    """Enqueue the current message of an unfinished work item whose row is older than `message`.
+    """Enqueue a work item's current message if its row is older than `message`.
 
-    The row is older if the database lost transactions in a restore or failover. Its current message no longer exists,
-    because it was acknowledged after a transaction that is now lost. Returns None if there is no such row. In both
-    cases the caller can acknowledge `message`: if the row has changed since the claim, the transaction that changed it
-    also enqueued a message.
+    The work item must be unfinished. Its row is older if the database lost transactions in a restore or failover. Its
+    current message no longer exists, because it was acknowledged after a transaction that is now lost. Returns None if
+    there is no such row. In both cases the caller can acknowledge `message`: if the row has changed since the claim,
+    the transaction that changed it also enqueued a message.
     """
     row = connection.execute(
         kind.sql(_ENQUEUE_CURRENT),
@@ -183,9 +183,9 @@ _IS_CURRENT_CLAIM = "SELECT {status} = 'in-progress' FROM {table} WHERE id = %(i
 
 
 def is_current_claim(connection: Connection, kind: WorkKind, work_id: UUID, token: int) -> bool | None:
-    """Return True if the attempt with this token is running, and False if it is settled.
+    """Return True if the attempt with this token is running.
 
-    Returns None if the token is stale.
+    Returns False if the attempt is settled, and None if the token is stale.
     """
     row = connection.execute(kind.sql(_IS_CURRENT_CLAIM), {"id": work_id, "token": token}).fetchone()
     return None if row is None else bool(row[0])
@@ -326,7 +326,7 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def release_attempt(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Settle a deferred attempt without counting it, and enqueue a new message for `due`.
+    """Settle a deferred attempt without counting it, and enqueue a message for `due`.
 
     Raises the same errors as `succeed`.
     """
@@ -472,9 +472,9 @@ SELECT coalesce(
 
 
 def has_failed(connection: Connection, kind: WorkKind, claim_: Claim) -> bool:
-    """Return True if the latest recorded outcome before this attempt, ignoring deferrals, is a failure.
+    """Return True if the latest recorded outcome before this attempt is a failure.
 
-    The first attempt at a new work item needs no query.
+    Deferrals are ignored. The first attempt at a new work item needs no query.
     """
     message = claim_.message
     if claim_.attempts <= 1 and message.revision <= 1:
@@ -512,10 +512,10 @@ RETURNING id, tenant_id, {revision}, {send_number}
 def return_to_queue(
     connection: Connection, kind: WorkKind, claim_: Claim, *, due: datetime, max_returns: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Return a work item from the dead-letter queue to its own queue, with a new message for `due`.
+    """Return a work item from the dead-letter queue to its own queue.
 
-    The result is empty if the claim is stale, or if this revision was already returned `max_returns` times. Returns
-    before the first attempt do not count.
+    The new message is scheduled for `due`. The result is empty if the claim is stale, or if this revision was already
+    returned `max_returns` times. Returns before the first attempt do not count.
     """
     row = connection.execute(
         kind.sql(_RETURN_TO_QUEUE),

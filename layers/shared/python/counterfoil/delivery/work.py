@@ -117,7 +117,7 @@ LIFECYCLE_COLUMNS = (
 
 @dataclass(frozen=True)
 class WorkKind:
-    """Kind of work item that one worker processes, with the table that stores its state."""
+    """Kind of work item of one worker, with the table that stores its state."""
 
     worker: str
     table: str
@@ -153,11 +153,14 @@ class WorkKind:
 
     @cache  # noqa: B019  # there are few kinds and few statements
     def sql(self, template: LiteralString) -> bytes:
-        """Fill in a statement's placeholders, such as `{table}` and `{status}`, for this kind."""
+        """Fill in a statement's placeholders, such as `{table}` and `{status}`."""
         return SQL(template).format(**self.names).as_bytes()
 
     def job_id(self, work_id: UUID) -> UUID:
-        """Return the stable id of a work item in dead letters, the UUIDv5 of worker and work id."""
+        """Return the stable id of a work item in dead letters.
+
+        It is the UUIDv5 of the worker and the work id.
+        """
         return uuid5(JOB_NAMESPACE, f"{self.worker}/{work_id}")
 
 
@@ -197,9 +200,10 @@ RETURNING id, worker, tenant_id, work_id, revision, send_number, scheduled_at
 def enqueue(
     connection: Connection, kind: WorkKind, rows: Sequence[tuple[Any, ...]], scheduled_at: datetime, now: datetime
 ) -> list[OutboxMessage]:
-    """Enqueue a message for each of `rows` (work id, tenant id, revision, send number).
+    """Enqueue a message for each of `rows`.
 
-    Runs in the caller's transaction. Returns the newly enqueued messages. Existing messages are unchanged.
+    A row contains the work id, tenant id, revision and send number. Runs in the caller's transaction. Returns the newly
+    enqueued messages. Existing messages are unchanged.
     """
     inserted = connection.execute(
         _ENQUEUE,
@@ -278,9 +282,9 @@ RETURNING id, tenant_id, {revision}, {send_number}
 
 
 def wake(connection: Connection, worker: str, ids: Sequence[UUID], now: datetime) -> list[OutboxMessage]:
-    """Make the pending work items in `ids` due now, and enqueue messages, in the caller's transaction.
+    """Make the pending work items in `ids` due now, and enqueue their messages.
 
-    Earlier messages have a lower send number, so consumers drop them.
+    Runs in the caller's transaction. Earlier messages have a lower send number, so consumers drop them.
     """
     kind = WORK_KINDS[worker]
     rows = connection.execute(kind.sql(_WAKE), {"ids": list(ids)}).fetchall()
@@ -298,10 +302,10 @@ WHERE 'deferred' = (
 
 
 def wake_dependents(connection: Connection, kind: WorkKind, work_id: UUID, now: datetime) -> list[OutboxMessage]:
-    """Wake the work items that wait for the end of `work_id`, in the transaction that ends it.
+    """Wake the work items that wait for the end of `work_id`.
 
-    The row locks serialize this with a concurrent deferral, so one of the two transactions sees the other's changes. A
-    work item that waits for a retry after a failure keeps its delay.
+    Runs in the transaction that ends `work_id`. The row locks serialize this with a concurrent deferral, so one of the
+    two transactions sees the other's changes. A work item that waits for a retry after a failure keeps its delay.
     """
     if kind.dependents_query is None:
         return []

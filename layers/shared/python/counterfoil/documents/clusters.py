@@ -1,4 +1,4 @@
-"""Cluster lists, a single cluster with its comparison, and cluster data for webhooks.
+"""Cluster lists, one cluster with its comparison, and cluster data for webhooks.
 
 Lists come from the results that diagnostics stored, and use an index for each status. A cluster may have thousands of
 documents. It is therefore returned in pages, each with the matches of its documents and a bounded part of the
@@ -121,10 +121,10 @@ FROM cluster_diagnostics WHERE tenant_id = %(tenant)s AND id = %(cluster)s
 def show(
     connection: Connection, tenant_id: UUID, document_id: UUID, *, limit: int, after: PageCursor | None = None
 ) -> ClusterDetail | None:
-    """Return a document's cluster, with at most `limit` documents after the cursor `after`.
+    """Return a document's cluster with one page of its documents.
 
-    Returns None if the document has no cluster. A cluster id is also the id of a document, so an old cluster id still
-    finds the current cluster.
+    The page contains at most `limit` documents after the cursor `after`. Returns None if the document has no cluster. A
+    cluster id is also the id of a document, so an old cluster id still finds the current cluster.
     """
     row = connection.execute(_CLUSTER, {"tenant": tenant_id, "id": document_id}).fetchone()
     if row is None or row[0] is None:
@@ -309,7 +309,7 @@ ORDER BY c.{key} {direction}, c.id {direction}
 def page(
     connection: Connection, tenant_id: UUID, filters: ClusterFilter, *, limit: int, after: Cursor | None = None
 ) -> Page:
-    """Return at most `limit` clusters that match the filters, after the cursor `after`."""
+    """Return at most `limit` matching clusters after the cursor `after`."""
     values: dict[str, Any] = {
         "tenant": tenant_id,
         "statuses": [status.value for status in filters.statuses],
@@ -377,7 +377,10 @@ WHERE EXISTS (SELECT FROM member)
 
 
 def cluster_data(connection: Connection, tenant_id: UUID, cluster_id: UUID, findings: Mapping[str, Any]) -> str | None:
-    """Return a cluster as JSON: `findings` with `documents` and `matches`; None if it has no documents."""
+    """Return a cluster as JSON, or None if it has no documents.
+
+    The JSON contains the `findings`, `documents` and `matches`.
+    """
     row = connection.execute(
         _CLUSTER_DATA, {"tenant": tenant_id, "cluster": cluster_id, "findings": Jsonb(dict(findings))}
     ).fetchone()

@@ -1,4 +1,4 @@
-"""Cluster diagnostics in PostgreSQL: requests for comparisons, their inputs and their results."""
+"""Cluster diagnostics in PostgreSQL: comparison requests, inputs and results."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -106,10 +106,11 @@ _STORED = "SELECT claim_token, documents FROM cluster_diagnostics WHERE id = %s"
 
 
 def compare_now(connection: Connection, tenant_id: UUID, cluster_id: UUID, now: datetime) -> None:
-    """Compare a cluster of at most MAX_IMMEDIATE_DOCUMENTS documents, and store the result.
+    """Compare a small cluster immediately, and store the result.
 
-    The caller must have locked the cluster and requested its computation. The worker compares it again, because only
-    the worker delivers the result, and only its claim excludes concurrent changes.
+    A cluster of more than MAX_IMMEDIATE_DOCUMENTS documents is not compared. The caller must have locked the cluster
+    and requested its computation. The worker compares it again, because only the worker delivers the result, and only
+    its claim excludes concurrent changes.
     """
     ((token, documents),) = connection.execute(_STORED, [cluster_id]).fetchall()
     if documents is None or documents > MAX_IMMEDIATE_DOCUMENTS:
@@ -173,7 +174,7 @@ WHERE tenant_id = %s ORDER BY created_at, id
 
 
 def load(connection: Connection, tenant_id: UUID, cluster_id: UUID) -> DiagnosticsInput | None:
-    """Return the inputs to a cluster's comparison, or None if there are no documents to compare.
+    """Return a cluster's comparison inputs, or None if no document is comparable.
 
     The result is also None if the cluster no longer exists. The statements may see different snapshots. This is safe,
     because every change to the cluster starts a new revision in the same transaction, and `write` then rejects the
@@ -214,7 +215,10 @@ ORDER BY document_id, code, line, expected, actual, id DESC
 def list_variance_decisions(
     connection: Connection, document_ids: Collection[UUID] | None = None
 ) -> list[VarianceDecision]:
-    """Return the latest decision about each difference in these documents; None selects all documents."""
+    """Return the latest decision about each difference in these documents.
+
+    If `document_ids` is None, all documents are included.
+    """
     rows = connection.execute(_DECISIONS, {"ids": None if document_ids is None else list(document_ids)})
     return [
         VarianceDecision(

@@ -129,7 +129,10 @@ def _is_difference(variance: Mapping[str, Any]) -> bool:
 
 
 def _is_open(variance: Mapping[str, Any], decisions: Mapping[VarianceKey, VarianceDecision]) -> bool:
-    """Return whether a difference requires action, after the decisions made since the comparison."""
+    """Return whether a difference requires action.
+
+    `decisions` includes the decisions made since the comparison.
+    """
     if variance["within_tolerance"] or variance["decided_by"] is not None:
         return False
     previous = decisions.get(_decision_key(variance)) if _is_difference(variance) else None
@@ -188,7 +191,7 @@ WHERE result IS NOT NULL AND id IN (SELECT cluster_id FROM document WHERE id = A
 
 
 def labels(connection: Connection) -> Iterator[DecisionLabel]:
-    """Yield the tenant's decisions about differences, with the supplier of each document.
+    """Yield the tenant's decisions about differences, with the document's supplier.
 
     An acceptance is yielded only while the cluster still has the difference, because documents may change or move to
     another cluster. Disputes are always yielded.

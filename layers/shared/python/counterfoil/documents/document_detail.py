@@ -233,7 +233,10 @@ SELECT (SELECT count(*) FROM document_match WHERE document_a_id = %(id)s)
 
 
 def list_matches(connection: Connection, tenant_id: UUID, document_id: UUID) -> tuple[list[DocumentMatch], int]:
-    """Return a document's strongest matches, at most MAX_MATCHES, and the total number of matches."""
+    """Return a document's strongest matches, and the total number of matches.
+
+    At most MAX_MATCHES matches are returned.
+    """
     rows = connection.execute(_EDGES, {"id": document_id, "most": MAX_MATCHES}).fetchall()
     summaries = {
         summary.id: summary for summary in document_list.page_of_ids(connection, tenant_id, [row[0] for row in rows])
@@ -426,7 +429,10 @@ WHERE t.job_id = ANY(%(jobs)s) ORDER BY t.recorded_at DESC, t.id DESC LIMIT %(mo
 
 
 def history(connection: Connection, tenant_id: UUID, document_id: UUID) -> list[DocumentEvent]:
-    """Return the events of a document and its dead letters, oldest first, at most MAX_EVENTS of each kind."""
+    """Return the events of a document and its dead letters, oldest first.
+
+    At most MAX_EVENTS events of each kind are returned.
+    """
     work_items = list_work_items(connection, tenant_id, document_id)
     parameters = {
         "id": document_id,

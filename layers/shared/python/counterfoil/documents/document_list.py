@@ -1,7 +1,8 @@
-"""Pages of a tenant's documents, newest first, filtered by stage, type, time and words.
+"""Pages of a tenant's documents, filtered by stage, type, time and words.
 
-Each page scans an index from its cursor and reads a limited number of documents. Its cost does not depend on the number
-of documents, nor on how many of them match. Each function runs in a transaction of one tenant (`Database.tenant`).
+The newest documents come first. Each page scans an index from its cursor and reads a limited number of documents. Its
+cost does not depend on the number of documents, nor on how many of them match. Each function runs in a transaction of
+one tenant (`Database.tenant`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -143,7 +144,7 @@ def total(data: Mapping[str, Any]) -> Total | None:
 
 
 def header_fields(kind: str | None, data: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the number, date, supplier, buyer and total of a document of type `kind`. Pure."""
+    """Return a document's number, date, supplier, buyer and total. Pure."""
     roles, data = ROLES.get(DocumentType(kind)) if kind is not None else None, data or {}
     if roles is None:
         return {
@@ -310,7 +311,7 @@ def page(
     limit: int,
     after: PageCursor | None = None,
 ) -> DocumentListPage:
-    """Return at most `limit` documents after the cursor `after`, including failed acquisitions.
+    """Return at most `limit` documents and failed files after the cursor `after`.
 
     `search` finds documents by id, by number in any spelling, or by words in their file name and party names. It finds
     failed files by id or by words in their name. All words of the search must occur.
@@ -348,9 +349,10 @@ def _failed_files(
     limit: int,
     after: PageCursor | None,
 ) -> list[DocumentSummary]:
-    """Return the next failed files, at most `limit` + 1, except files whose dead letter was purged.
+    """Return at most `limit` + 1 failed files after the cursor `after`.
 
-    Failed files have no type, and only their stage `source` has started.
+    Files whose dead letter was purged are excluded. Failed files have no type, and only their stage `source` has
+    started.
     """
     if filters.type is not None or (filters.stage and _FILE_STATES.get(filters.stage, "none") != filters.state):
         return []
@@ -416,7 +418,7 @@ def _scan(
     rarest_word: str | None,
     words: Sequence[str],
 ) -> tuple[list[UUID], PageCursor | None]:
-    """Return the ids of the next documents that may match, and the cursor at which the scan stopped.
+    """Return the next document ids that may match, and the scan's last cursor.
 
     The cursor is None if no more documents follow.
     """
@@ -453,7 +455,10 @@ def _parse_id(text: str) -> UUID | None:
 
 
 def _words(connection: Connection, text: str) -> list[str]:
-    """Return the words of a search, tokenized in the same way as the trigger tokenizes documents."""
+    """Return the words of a search, tokenized like the words of documents.
+
+    A trigger tokenizes the documents.
+    """
     return [word for (word,) in connection.execute("SELECT tokenize(%s)", [text])][:MAX_WORDS]
 
 
@@ -484,7 +489,10 @@ CROSS JOIN LATERAL (
 
 
 def find_by_number(connection: Connection, tenant_id: UUID, text: str) -> list[UUID]:
-    """Return the ids of documents with this number, or with a number that ends with these digits."""
+    """Return the ids of documents with this number.
+
+    If it has only digits, documents whose numbers end with these digits are included.
+    """
     number = reference(text)
     if number is None:
         return []

@@ -1,4 +1,4 @@
-"""Erases documents: their rows and names immediately, their files within a minute.
+"""Erases documents: rows and names immediately, files within a minute.
 
 A file is erased with the last document that needs it. An email or archive is erased with its last document, a split
 file with the document that represents the whole file. The transaction stores the objects to erase, and the watchdog

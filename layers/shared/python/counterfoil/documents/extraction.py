@@ -88,7 +88,7 @@ def extract(
 def _without_reading(
     kind: FileKind, pages: Recognition, tools: ExtractionTools, earlier_parts: Set[tuple[int, int]]
 ) -> ExtractionResult | None:
-    """Return the result for a file that cannot be extracted as one document; None for any other file."""
+    """Return the result if the file cannot be extracted as one document, else None."""
     if len(pages.pages) < 2 or not pages.has_words:
         return None
     split = parsers.split_pages(pages.pages, tools.deadline.check)

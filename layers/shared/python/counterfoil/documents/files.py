@@ -1,7 +1,7 @@
-"""Document files in S3: bounded reads, upload forms, and acquisition jobs for S3 events.
+"""Document files in S3: bounded reads, upload forms and acquisition jobs.
 
-An upload's key names its tenant. A mail's key does not, so the mail's job belongs to no tenant. It reads the recipients
-and creates a job for each of their tenants.
+S3 events create the acquisition jobs. An upload's key names its tenant. A mail's key does not, so the mail's job
+belongs to no tenant. It reads the recipients and creates a job for each of their tenants.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _DECEPTIVE = re.compile(f"[{DECEPTIVE_CHARS}]")
 
 
 def file_name(key: str) -> str:
-    """Return the display name of an object's file: the last part of its key, made safe to show.
+    """Return the last part of an object's key as a file name that is safe to show.
 
     Control characters, line separators and characters that change the writing direction become U+FFFD. After U+202E,
     for example, `fdp.exe` would be displayed as `exe.pdf`.
@@ -72,7 +72,7 @@ class Upload:
 
 
 def read_event(body: str) -> ParsedMessage:
-    """Read a message from the acquisition queue: an S3 notification, or a message from the outbox.
+    """Read a message from the acquisition queue, sent by S3 or by the outbox.
 
     Raises:
         InvalidMessageError, UnsupportedSchemaError: see `read_message`.
@@ -153,10 +153,10 @@ WHERE d.job_id = l.letter AND d.tenant_id IS NULL
 
 
 def assign_tenants(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Set the tenant of jobs that were registered before the tenant in their key existed.
+    """Set the tenant of jobs that were registered before the tenant existed.
 
-    The tenant is also set in their dead letters. Otherwise, the next failure of such a job could not reopen its dead
-    letter.
+    The jobs' keys name the tenant. It is also set in their dead letters. Otherwise, the next failure of such a job
+    could not reopen its dead letter.
     """
     dead_letters = [ACQUISITION.job_id(id_) for id_ in job_ids]
     connection.execute(_FIND_TENANTS, {"ids": list(job_ids), "letters": dead_letters, "pattern": f"{PREFIX}%/%"})
@@ -196,12 +196,18 @@ RETURNING id, tenant_id, revision, send_number
 
 
 def tenant_job_id(mail_job: UUID, tenant_id: UUID) -> UUID:
-    """Return the id of a tenant's job for an email: UUIDv5 of the email's own job and the tenant."""
+    """Return the id of a tenant's job for an email.
+
+    It is the UUIDv5 of the email's own job and the tenant.
+    """
     return uuid5(JOB_NAMESPACE, f"acquisition/{mail_job}/{tenant_id}")
 
 
 def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) -> list[UUID]:
-    """Return the ids of enabled tenants with one of these lowercase addresses, as the delivery role."""
+    """Return the ids of enabled tenants with one of these lowercase addresses.
+
+    Runs as the delivery role.
+    """
     rows = connection.execute(
         "SELECT DISTINCT t.id FROM tenant_address a JOIN tenant t ON t.id = a.tenant_id "
         "WHERE a.address = ANY(%s) AND t.disabled_at IS NULL ORDER BY t.id",
@@ -213,9 +219,9 @@ def find_tenants_by_address(connection: Connection, addresses: Sequence[str]) ->
 def create_tenant_jobs(
     connection: Connection, mail_job: UUID, tenants: Sequence[UUID], now: datetime
 ) -> list[OutboxMessage]:
-    """Create an email's job for each tenant and enqueue the job's message, as the delivery role.
+    """Create an email's job for each tenant and enqueue the job's message.
 
-    Existing jobs stay unchanged.
+    Runs as the delivery role. Existing jobs stay unchanged.
     """
     ids = [tenant_job_id(mail_job, tenant_id) for tenant_id in tenants]
     rows = connection.execute(_JOBS_OF_TENANTS, {"ids": ids, "tenants": list(tenants), "mail": mail_job}).fetchall()
@@ -326,10 +332,10 @@ class UploadForm:
 
 
 def upload_form(bucket: str, tenant: str | None, file_name: str, now: datetime) -> UploadForm:
-    """Return a form for one file of 1 to MAX_FILE_BYTES bytes, valid for VALID_SECONDS.
+    """Return a form for uploading one file of 1 to MAX_FILE_BYTES bytes.
 
-    `tenant` is a slug, or None for mail. Each form has its own key, so that files with the same name never replace each
-    other. S3 enforces the size and the key.
+    The form is valid for VALID_SECONDS. `tenant` is a slug, or None for mail. Each form has its own key, so that files
+    with the same name never replace each other. S3 enforces the size and the key.
 
     Raises:
         RejectedRequestError: the name is not a valid file name.

@@ -1,4 +1,4 @@
-"""File types and e-invoice dialects, detected from the content, and the size limit for files."""
+"""Detects file types and e-invoice dialects by content, and limits file sizes."""
 
 import codecs
 import re
@@ -65,7 +65,11 @@ def recognize(content: bytes) -> FileKind:
 
 
 def check_size(size: int) -> None:
-    """Raise `InvalidDocumentError` for a file that is empty or larger than `MAX_FILE_BYTES`."""
+    """Reject a file that is empty or larger than `MAX_FILE_BYTES`.
+
+    Raises:
+        InvalidDocumentError: the file is empty or too large.
+    """
     if size == 0:
         message = "The file is empty; send it again."
         raise InvalidDocumentError(message, code="empty_file")
@@ -76,7 +80,10 @@ def check_size(size: int) -> None:
 
 
 def misnamed(name: str, kind: FileKind) -> str | None:
-    """Return an error text if a file is named .pdf but is neither a PDF nor an image; otherwise None."""
+    """Return an error text for a file that is named .pdf but is not a PDF.
+
+    Returns None for any other file, and for an image that is named .pdf.
+    """
     if kind in {FileKind.PDF, FileKind.IMAGE} or not name.casefold().endswith(".pdf"):
         return None
     return "The file is named .pdf, but it is not a PDF; send the original file."
@@ -94,6 +101,9 @@ ROOTS = (
 
 
 def recognize_dialect(root: etree._Element) -> Dialect:
-    """Return the vocabulary of an XML document, detected from the namespace and name of its root element."""
+    """Return the vocabulary of an XML document, detected from its root element.
+
+    The element's namespace and name determine the vocabulary.
+    """
     tag = str(root.tag)
     return next((dialect for pattern, dialect in ROOTS if re.fullmatch(pattern, tag)), Dialect.OTHER)

@@ -1,7 +1,8 @@
-"""Features of a page: its type, number, sender, header, and position in its document. Pure.
+"""Features of a page: its type, number, sender, header and position. Pure.
 
-Titles and labels are German, English, French, Italian, Spanish, Dutch and Danish. Patterns apply to folded text:
-lowercase, without accents, with plain quotes and single spaces (`folding.normalize_text`).
+The position is the place of the page in its document. Titles and labels are German, English, French, Italian, Spanish,
+Dutch and Danish. Patterns apply to folded text: lowercase, without accents, with plain quotes and single spaces
+(`folding.normalize_text`).
 """
 
 import re
@@ -290,10 +291,10 @@ Lines = Sequence[tuple[Line, tuple[Segment, ...]]]
 
 
 def _mentions(lines: Lines, line_index: int, usual_height: float, goods_index: int) -> Iterator[TypeMention]:
-    """Yield the types named in a line, each with the number next to it, or below it if it is a label.
+    """Yield the types named in a line, each with the number beside or below it.
 
-    `goods_index` is the index of the first line with an amount. From there on, text describes line items and not the
-    document.
+    A number below counts only if the type is a label. `goods_index` is the index of the first line with an amount. From
+    there on, text describes line items and not the document.
     """
     _, segments = lines[line_index]
     for index, segment in enumerate(segments):
@@ -441,7 +442,7 @@ def _head_facts(upper_lines: Sequence[Sequence[Segment]]) -> Iterator[frozenset[
 
 
 def _address_towns(upper_lines: Sequence[Sequence[Segment]]) -> Iterator[str]:
-    """Yield the last lines of postal addresses: a town with two left-aligned lines above it."""
+    """Yield the last lines of addresses: towns with two left-aligned lines above."""
     segments = [segment for line in upper_lines for segment in line]
     for town in segments:
         if _TOWN.fullmatch(town.text):

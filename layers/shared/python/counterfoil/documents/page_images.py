@@ -1,7 +1,8 @@
-"""Renders page images and reads image sizes, with limits on pixels, bytes, memory and time.
+"""Renders page images and reads image sizes, within resource limits.
 
-`render_page` runs in the parent process. Everything else runs in a child process (`sandbox`), because Pillow and pdfium
-parse untrusted files. A crash, or a page that renders endlessly, must not affect the caller.
+Pixels, bytes, memory and time are limited. `render_page` runs in the parent process. Everything else runs in a child
+process (`sandbox`), because Pillow and pdfium parse untrusted files. A crash, or a page that renders endlessly, must
+not affect the caller.
 """
 
 import io
@@ -258,7 +259,10 @@ def _stretch(image: "Image.Image") -> float:
 
 
 def _to_resizable(image: "Image.Image") -> "Image.Image | None":
-    """Return the image upright and in a resizable mode; None if its pixel values have no known range."""
+    """Return the image upright and in a resizable mode.
+
+    Returns None if its pixel values have no known range.
+    """
     from PIL import ImageOps
 
     if image.mode in {"I", "F"}:
@@ -271,7 +275,10 @@ def _to_resizable(image: "Image.Image") -> "Image.Image | None":
 
 
 def _scale(image: "Image.Image", side: int, stretch: float) -> "Image.Image":
-    """Return the image scaled to at most `side` pixels, with 8 bits per channel and a white background."""
+    """Return the image scaled to at most `side` pixels.
+
+    The result has 8 bits per channel and a white background.
+    """
     width, height = image.width, image.height * stretch
     scale = min(1.0, side / max(width, height))
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

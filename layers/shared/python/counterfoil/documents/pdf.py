@@ -53,7 +53,9 @@ class EmbeddedXml:
 
 
 def embedded_xml(content: bytes) -> list[EmbeddedXml]:
-    """Return the XML files embedded in a PDF: from the name tree, then other associated files.
+    """Return the XML files embedded in a PDF.
+
+    Files in the name tree precede other associated files.
 
     Validates the whole file: raises `InvalidDocumentError` if it is truncated, damaged or encrypted, has no pages or
     more than `MAX_PAGES`, has more than `MAX_EMBEDDED_FILES` embedded files, or XML that unpacks to more than
@@ -79,7 +81,10 @@ def embedded_xml(content: bytes) -> list[EmbeddedXml]:
 
 
 def _stream_of(content: bytes) -> io.BufferedReader:
-    """Return a stream over the content without copying it. pypdf would copy the buffer of a BytesIO."""
+    """Return a stream over the content without copying it.
+
+    Given a BytesIO, pypdf would copy its buffer.
+    """
     return io.BufferedReader(io.BytesIO(content))
 
 
@@ -120,7 +125,7 @@ def _read_embedded_xml(content: bytes) -> list[EmbeddedXml]:
 
 
 def _embedded_files(reader: PdfReader) -> Iterator[tuple[str, EmbeddedFile]]:
-    """Yield the files in the name tree, then files that are only associated with the document (PDF/A-3)."""
+    """Yield the files in the name tree, then other associated files (PDF/A-3)."""
     names: set[str] = set()
     for file in reader.attachment_list:
         name = str(file.alternative_name or file.name)
@@ -160,10 +165,10 @@ def open_pdf(content: bytes) -> Iterator[pypdfium2.PdfDocument]:
 
 
 def find_scans(content: bytes, pages: Sequence[Page]) -> tuple[dict[int, tuple[float, float]], frozenset[int]]:
-    """Return the sizes of pages that are scans or whose text is noise, and the numbers of noisy pages.
+    """Return the sizes of scanned or noisy pages, and the numbers of noisy pages.
 
-    `pages` is the text layer. Sizes are width and height in points, by page number. Pages count from 1. Raises
-    `InvalidDocumentError` for a damaged file.
+    A page is noisy if its text is not legible. `pages` is the text layer. Sizes are width and height in points, by page
+    number. Pages count from 1. Raises `InvalidDocumentError` for a damaged file.
     """
     noisy = frozenset(number for number, page in enumerate(pages, 1) if not is_legible(page))
     word_counts = {

@@ -66,10 +66,11 @@ def delete_document(
     replaced_by: UUID | None = None,
     erase: bool = False,
 ) -> DeletionResult | None:
-    """Remove a document in the caller's tenant transaction; None if the tenant has no such document.
+    """Remove a document in the caller's tenant transaction.
 
-    `by` names the author, and `reason` is a note for users. The transaction holds the tenant's matching lock until it
-    ends. With `erase`, the language model's answers about other documents that quote this one are deleted as well.
+    Returns None if the tenant has no such document. `by` names the author, and `reason` is a note for users. The
+    transaction holds the tenant's matching lock until it ends. With `erase`, the language model's answers about other
+    documents that quote this one are deleted as well.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
     if connection.execute(_LOCK, [document_id, tenant_id]).fetchone() is None:
@@ -223,9 +224,10 @@ def lock_pending_replacement(connection: Connection, new_id: UUID) -> None:
 def complete_replacements(
     connection: Connection, new_id: UUID, now: datetime
 ) -> tuple[list[OutboxMessage], str | None]:
-    """Remove the documents that a document replaces, in the transaction that stores its extraction.
+    """Remove the documents that a new document replaces.
 
-    Returns the messages to send, and a sentence for users, or None if the document replaces nothing.
+    Runs in the transaction that stores the new document's extraction. Returns the messages to send, and a sentence for
+    users, or None if the document replaces nothing.
     """
     messages: list[OutboxMessage] = []
     sentence = None

@@ -1,4 +1,4 @@
-"""Reprocessing: extract or match documents again at a bounded rate, after a release.
+"""Extracts or matches documents again at a bounded rate after a release.
 
 An operation covers documents that were received before the request. It processes them in order of receipt and id, so it
 stores only a cursor.
@@ -67,7 +67,7 @@ class Reprocessing(Definition):
     def apply(
         self, connection: Connection, operation: Operation, limit: int, schedule: Schedule, _prepared: Any
     ) -> ApplyResult:
-        """Start the work items of the next documents, and close their dead letters as retried."""
+        """Start the next documents' work items, and close their dead letters as retried."""
         filter_ = operation.filter or {}
         values = {
             "tenant": operation.tenant_id,

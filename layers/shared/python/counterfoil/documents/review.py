@@ -1,4 +1,4 @@
-"""Review of matching: reviewers decide about ambiguous documents, and correct automatic decisions.
+"""Review of ambiguous documents, and correction of automatic decisions.
 
 Each decision is one transaction under the tenant's matching lock. It records the user and the reason in the audit
 trail, and updates the edge and all matching decisions that it affects. It also gives clusters new ids, requests their
@@ -105,7 +105,7 @@ _GONE = DecisionRejected("gone", "The document does not exist, or documents of i
 def confirm(
     connection: Connection, tenant_id: UUID, document_id: UUID, other_id: UUID, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Confirm the match of two documents that are linked, or of which one is the other's candidate.
+    """Confirm the match of two documents that are linked or a candidate pair.
 
     Runs in the caller's tenant transaction, as do `reject`, `merge` and `split`.
     """
@@ -121,7 +121,10 @@ def reject(
     now: datetime,
     context: DecisionContext,
 ) -> Answer:
-    """Reject the links or candidate pairs between a document and `other_ids`, either all or none."""
+    """Reject the links or candidate pairs between a document and `other_ids`.
+
+    Either all pairs are rejected, or none.
+    """
     answer = _decide(connection, tenant_id, [(document_id, other) for other in other_ids], "rejected", now, context)
     return _record_decision(connection, tenant_id, answer, now, context)
 
@@ -136,7 +139,7 @@ def merge(
     *,
     exact: bool = False,
 ) -> Answer:
-    """Link two documents and their clusters, regardless of what automatic matching decided.
+    """Link two documents and their clusters, overriding automatic matching.
 
     The edge connects the best matching pair of the two clusters or, if `exact`, the two documents themselves.
     """
@@ -152,9 +155,9 @@ def merge(
 def split(
     connection: Connection, tenant_id: UUID, document_id: UUID, now: datetime, context: DecisionContext
 ) -> Answer:
-    """Remove a document from its cluster: reject all its edges, and edges that would replace them.
+    """Remove a document from its cluster by rejecting all its edges.
 
-    Edges to contracts stay, because they do not join clusters.
+    Edges that would replace them are rejected as well. Edges to contracts stay, because they do not join clusters.
     """
     matching.lock_tenant_blocking(connection, tenant_id)
     members = matching.cluster_members(connection, document_id) - {document_id}
@@ -253,7 +256,10 @@ def _follow_up(
     now: datetime,
     context: DecisionContext,
 ) -> DecisionApplied:
-    """Request the comparison of changed clusters, and rematch documents whose LLM question changed."""
+    """Request comparisons of changed clusters, and rematch affected documents.
+
+    A document is affected if its question for the LLM judge has changed.
+    """
     messages = restart(connection, "matching", result.awaiting_judgment, now, actor=context.by, reason=REASON)
     messages += diagnostics.enqueue_diagnostics(
         connection, tenant_id, result.clusters, now, document_ids=result.documents

@@ -103,7 +103,7 @@ class Split:
 
     @property
     def reason(self) -> str | None:
-        """Reason why the file is not split, in one or two sentences; None if all boundaries are certain."""
+        """Reason why the file is not split, or None if all boundaries are certain."""
         if self.is_certain:
             return None
         pages = [boundary.page for boundary in self.uncertain_boundaries]
@@ -213,7 +213,10 @@ def _cover_kind(page: Page, features: PageFeatures, later_numbers: Set[str]) -> 
 
 
 def _names_alike(features: PageFeatures, listed_numbers: Set[str]) -> bool:
-    """Return whether the page's apparent own number is one of several numbers listed in the same style."""
+    """Return whether the apparent own number is one of several in the same style.
+
+    Only listed numbers of later documents count.
+    """
     similar_numbers = {
         mention.number for mention in features.named if features.own is not None and mention.style == features.own.style
     }
@@ -261,7 +264,7 @@ class BoundaryEvidence:
 
 
 class _CurrentDocument:
-    """The document that the next page may continue, with the features of its pages so far."""
+    """The document that the next page may continue, with its features so far."""
 
     def __init__(self, first: PageFeatures) -> None:
         self.first = self.last = first
@@ -329,7 +332,10 @@ def split(pages: Sequence[Page]) -> Split:
 
 
 def _repeats_previous(previous: PageFeatures, page: PageFeatures) -> bool:
-    """Return whether a page repeats the previous page's letterhead and footer with hardly any other text."""
+    """Return whether a page repeats the previous page's letterhead and footer.
+
+    The page must have hardly any other text.
+    """
     return len(page.lines & previous.lines) >= _MIN_SHARED and len(page.lines - previous.lines) <= _MAX_REMAINING
 
 
@@ -439,7 +445,7 @@ def _by_generic_number(current: _CurrentDocument, page: PageFeatures) -> Iterato
 
 
 def _by_kind(current_mention: TypeMention, mention: TypeMention, page: PageFeatures) -> Iterator[BoundaryEvidence]:
-    """Compare the page's type with the current document's type, and with the types that the page cites.
+    """Compare a page's type with the current document's and with cited types.
 
     Later pages of an invoice name its order and its delivery notes, even on separate lines. An order does not name
     invoices. The stages of a purchase distinguish these cases.
@@ -462,7 +468,10 @@ def _strength(mention: TypeMention) -> float:
 
 
 def _is_counterpart(mention: TypeMention, page: PageFeatures) -> bool:
-    """Return whether a page names more than two types in the same style, which are then references."""
+    """Return whether a page names more than two types in the same style.
+
+    These types are then references.
+    """
     kinds = {other.kind for other in page.named if other.style == mention.style} | {mention.kind}
     return len(kinds) > _COUNTERPARTS_NAMED
 

@@ -1,4 +1,4 @@
-"""Structured data of documents: one model per document type, with fixed field names.
+"""Structured data of documents: one model per type, with fixed field names.
 
 Money and quantities are decimal strings ("1190.00"), dates ISO 8601 (YYYY-MM-DD), currencies ISO 4217, countries ISO
 3166 alpha-2, units UN/ECE Rec 20 codes where known. Fields that the document does not state are absent. Unknown fields
@@ -55,7 +55,7 @@ def _decimal_string(value: str) -> str:
 
 
 def _iso_date(value: str) -> str:
-    """Reduce an XML Schema date or date-time, which may contain a time zone, to its day."""
+    """Return the day of an XML Schema date or date-time, ignoring the time zone."""
     match = _DATE.fullmatch(value)
     try:
         if match:
@@ -111,7 +111,10 @@ _IDENTIFIERS = ("name", "vat_id", "tax_number", "registration_id")
 
 
 def is_identified(party: Any) -> bool:
-    """Return whether a party in structured data has a name, VAT id, tax number or registration id. Pure."""
+    """Return whether a party has a name, VAT id, tax number or registration id.
+
+    `party` is a value in structured data. The function is pure.
+    """
     return isinstance(party, Mapping) and any(party.get(name) for name in _IDENTIFIERS)
 
 

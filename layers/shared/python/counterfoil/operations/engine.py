@@ -203,7 +203,7 @@ SELECT {COLUMNS} FROM operation WHERE id = %s AND state IN ('selecting', 'canary
 
 
 def permitted_items(rate: int, rate_unit: timedelta, last_step_at: datetime, now: datetime) -> tuple[int, datetime]:
-    """Return the number of items that may start now, and the due time of the first item.
+    """Return the number of items that may start now, and when the first one is due.
 
     If no items were started for some time, the rate is not exceeded later to catch up.
     """

@@ -195,7 +195,10 @@ def record(
     at: datetime,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add one audit entry for an event of an operation, regardless of the number of items."""
+    """Add one audit entry for an operation's event, not one per item.
+
+    Does nothing for events that are not recorded.
+    """
     entry = operation.to_audit_record(event, by, at, dict(detail or {}))
     if entry is not None:
         audit.record(connection, operation.tenant_id, entry)
@@ -314,7 +317,10 @@ ORDER BY number LIMIT %(limit)s
 def items(
     connection: Connection, operation_id: UUID, *, limit: int, after: int = 0, result: Result | None = None
 ) -> list[OperationItem]:
-    """Return at most `limit` items numbered above `after`, optionally filtered by `result`."""
+    """Return at most `limit` items numbered above `after`.
+
+    If `result` is set, only items with this result are returned.
+    """
     values = {"id": operation_id, "after": after, "result": result, "limit": limit}
     return [OperationItem(*row) for row in connection.execute(_ITEMS, values)]
 

@@ -1,1 +1,1 @@
-"""Tasks that callers submit through the API, with registered types, attempts and results."""
+"""Tasks submitted through the API, with registered types, attempts and results."""

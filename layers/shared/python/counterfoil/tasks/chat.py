@@ -1,4 +1,4 @@
-"""Conversations with a language model: messages, their order, and the task type that answers them.
+"""Conversations with a language model, and the task type that answers messages.
 
 A task of the type `chat_completion` answers each message. The message gets its number when the task is accepted, and
 messages are answered in the order of their numbers. While an earlier message in the conversation may still be answered,
@@ -164,7 +164,7 @@ def _insert_message(
 
 
 def lock_session(connection: Connection, session_id: UUID, user_id: str | None) -> None:
-    """Lock a user's conversation until the transaction ends, so no message can be added.
+    """Lock a user's conversation against new messages until the transaction ends.
 
     Raises:
         SessionNotFoundError: the conversation does not exist or belongs to another user.
@@ -365,10 +365,10 @@ def is_blocked(connection: Connection, job_id: UUID) -> bool:
 
 
 def history(connection: Connection, session_id: UUID, number: int, budget: int) -> list[ChatTurn]:
-    """Return the newest answered messages before `number` that fit into `budget` tokens, oldest first.
+    """Return the newest answered messages before `number` that fit into `budget`.
 
-    Each message is returned with its reply. There are no gaps: a message that does not fit ends the window, even if an
-    older message would fit.
+    The budget is in tokens, and the oldest message comes first. Each message is returned with its reply. There are no
+    gaps: a message that does not fit ends the window, even if an older message would fit.
     """
     limit = max(0, budget) // (2 * (MESSAGE_OVERHEAD_TOKENS + 1))  # minimum tokens per turn
     values = {"session": session_id, "number": number, "limit": limit, "budget": budget}

@@ -148,7 +148,7 @@ def _to_result(response: EgressResponse) -> dict[str, JsonValue]:
 
 
 def _truncate(text: str, max_bytes: int) -> str:
-    """Return the longest prefix of a text that takes at most `max_bytes` bytes as JSON."""
+    """Return the longest prefix of a text that takes at most `max_bytes` as JSON."""
     low, high = 0, len(text) + 1
     while high - low > 1:
         middle = (low + high) // 2

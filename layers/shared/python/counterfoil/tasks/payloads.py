@@ -1,4 +1,4 @@
-"""Payloads of tasks: canonical form, size limits, and storage of large payloads in S3.
+"""Task payloads: canonical form, size limits, and storage of large ones in S3.
 
 SQS limits both a message and a batch of ten messages to 1 MiB. A payload of more than INLINE_BYTES is stored in S3, and
 the message contains its key (claim check). The object is retained as long as its task, because a failed task can be
@@ -80,12 +80,15 @@ def validate_size(value: JsonValue, noun: str = "payload") -> bytes:
 
 
 def fits_inline(payload: Payload) -> bool:
-    """Return True if a payload fits into a message, even with all non-ASCII characters escaped."""
+    """Return True if a payload fits into a message.
+
+    The size is measured with all non-ASCII characters escaped.
+    """
     return len(json.dumps(payload)) + _expanded_chars(payload) <= INLINE_BYTES
 
 
 def _expanded_chars(value: JsonValue) -> int:
-    """Return the number of characters by which PostgreSQL's JSON is longer than Python's.
+    """Return the number of characters that PostgreSQL's JSON adds to Python's.
 
     For example, PostgreSQL writes 1e300 with 301 digits.
     """

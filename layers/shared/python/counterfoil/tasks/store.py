@@ -363,7 +363,7 @@ def list_attempts(connection: Connection, job_id: UUID, *, limit: int | None = N
 
 
 def find_dead_letter(connection: Connection, job_id: UUID) -> UUID | None:
-    """Return the id of the task's dead letter, or None if it was purged or does not exist.
+    """Return the id of the task's dead letter, or None if it is purged or missing.
 
     Runs in a transaction of the task's tenant.
     """
@@ -461,9 +461,10 @@ _REPLACE = "UPDATE task SET payload = %s::jsonb, payload_s3_key = %s WHERE id = 
 def store_large_payload(
     database: Database, tenant_id: UUID, job_id: UUID, payload: payloads.Payload, bucket: str | None
 ) -> str | None:
-    """Upload a large replacement payload, and return its key, or None if the payload fits into a message.
+    """Upload a large replacement payload, and return its S3 key.
 
-    The object is deleted after a day, unless `replace_payload` is committed. Raises the same errors as `submit`.
+    Returns None if the payload fits into a message. The object is deleted after a day, unless `replace_payload` is
+    committed. Raises the same errors as `submit`.
     """
     if payloads.fits_inline(payload):
         return None
@@ -479,7 +480,7 @@ def store_large_payload(
 def replace_payload(
     connection: Connection, job_id: UUID, payload: payloads.Payload, payload_s3_key: str | None
 ) -> None:
-    """Replace a task's payload, in the transaction that starts the task's new revision.
+    """Replace a task's payload, in the transaction that starts its new revision.
 
     `payload_s3_key` is the result of `store_large_payload`. The watchdog deletes the previous object.
 
@@ -515,7 +516,10 @@ def load_input(connection: Connection, job_id: UUID) -> TaskInput | None:
 
 
 def write_result(connection: Connection, job_id: UUID, result: bytes, now: datetime) -> None:
-    """Store a task's result (JSON text), in the transaction that marks the task as succeeded."""
+    """Store a task's result, in the transaction that marks the task as succeeded.
+
+    `result` is JSON text.
+    """
     connection.execute(
         "UPDATE task SET result = %s::jsonb, ended_at = %s WHERE id = %s", [result.decode(), now, job_id]
     )

@@ -1,4 +1,4 @@
-"""Definition of a task type: its payload's model, the function that runs it, and its hooks."""
+"""Definition of a task type: its payload model, run function and hooks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

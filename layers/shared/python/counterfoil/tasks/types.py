@@ -18,7 +18,7 @@ class Echo(BaseModel):
 
 
 def echo(_attempt: TenantAttempt, payload: Echo, _services: Services) -> JsonValue:
-    """Return the payload, as a test of the API, the queue and the worker without other services."""
+    """Return the payload, to test the API, queue and worker without other services."""
     return dict(payload.__pydantic_extra__)
 
 

@@ -1,1 +1,1 @@
-"""Delivers a tenant's results to its destinations: signed webhooks, and exports to S3."""
+"""Delivery of a tenant's results through signed webhooks and exports to S3."""

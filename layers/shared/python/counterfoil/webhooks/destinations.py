@@ -1,4 +1,4 @@
-"""Destinations for a tenant's results, their signing secrets, and the jobs that deliver to them."""
+"""Destinations for a tenant's results, with signing secrets and delivery jobs."""
 
 import re
 import secrets
@@ -55,7 +55,7 @@ WHERE j.id = %s AND j.revision = %s
 
 
 def load_job(connection: Connection, job_id: UUID, revision: int) -> tuple[OutputJob, Destination] | None:
-    """Return the payload and destination of a job's revision, or None if a newer revision exists."""
+    """Return a job's payload and destination, or None if `revision` is superseded."""
     row = connection.execute(_JOB, [job_id, revision]).fetchone()
     return None if row is None else (OutputJob(*row[:7]), Destination(*row[7:]))
 
@@ -67,7 +67,10 @@ ORDER BY created_at DESC
 
 
 def active_secrets(connection: Connection, destination_id: UUID, now: datetime) -> list[str]:
-    """Return a webhook's active signing secrets, newest first: one secret, or two during a rotation."""
+    """Return a webhook's active signing secrets, newest first.
+
+    There are two secrets during a rotation, and otherwise one.
+    """
     return [row[0] for row in connection.execute(_SECRETS, [destination_id, now])]
 
 
@@ -185,9 +188,10 @@ def remove(connection: Connection, change: Change, name: str) -> bool:
 
 
 def rotate_secret(connection: Connection, change: Change, name: str) -> str | None:
-    """Create and return a new signing secret for a webhook, or None if no active webhook has this name.
+    """Create and return a new signing secret for a webhook.
 
-    For SECRET_OVERLAP, calls are also signed with the previous secret. Older secrets are deleted.
+    Returns None if no active webhook has this name. For SECRET_OVERLAP, calls are also signed with the previous secret.
+    Older secrets are deleted.
     """
     row = connection.execute(
         "SELECT id FROM destination WHERE tenant_id = %s AND name = %s AND kind = 'webhook' AND disabled_at IS NULL "
@@ -253,11 +257,12 @@ def enqueue(
     data: Callable[[], str | None],
     now: datetime,
 ) -> list[OutboxMessage]:
-    """Enqueue deliveries of an event to the subscribed destinations, in the caller's transaction.
+    """Enqueue deliveries of an event to the subscribed destinations.
 
-    `data` returns the JSON text for `data` in the body, or None if the subject no longer exists. It is called only if a
-    destination subscribes to the event. Unchanged data is not delivered again, so the call is idempotent. The deletion
-    of a subject is delivered only to destinations that have a job for it. Returns the messages to send.
+    Runs in the caller's transaction. `data` returns the JSON text for `data` in the body, or None if the subject no
+    longer exists. It is called only if a destination subscribes to the event. Unchanged data is not delivered again, so
+    the call is idempotent. The deletion of a subject is delivered only to destinations that have a job for it. Returns
+    the messages to send.
     """
     rows = connection.execute(_DESTINATIONS, [tenant_id, subject]).fetchall()
     destinations: list[UUID] = [row[0] for row in rows]

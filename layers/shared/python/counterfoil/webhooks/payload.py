@@ -1,4 +1,4 @@
-"""Renders a delivery: a revision's JSON body and its signature, and the files of an export.
+"""Content of deliveries: signed JSON bodies, and the files of exports.
 
 The body is a JSON object with the following fields. It is identical, byte for byte, in all attempts at a revision.
 
@@ -100,9 +100,10 @@ def render_body(job: OutputJob) -> bytes:
 
 
 def to_csv_rows(job: OutputJob) -> bytes:
-    """Return a subject's documents as CSV (RFC 4180, UTF-8): a header row, and one row per document.
+    """Return a subject's documents as CSV, with a header row and a row per document.
 
-    Values that a spreadsheet could interpret as a formula get a leading apostrophe.
+    The file complies with RFC 4180 and is encoded in UTF-8. Values that a spreadsheet could interpret as a formula get
+    a leading apostrophe.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
@@ -145,10 +146,11 @@ def _first(data: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def to_csv_cell(value: Any) -> str:
-    """Return a cell's text, with an apostrophe before each part whose first character may be unsafe.
+    """Return a cell's text, with an apostrophe before each potentially unsafe part.
 
-    Safe characters are listed instead of unsafe ones. Spreadsheets treat more characters than OWASP lists (= + - @,
-    tab, carriage return) as the start of a formula or command. Numbers are unchanged.
+    Only the first character of a part matters. Safe characters are listed instead of unsafe ones. Spreadsheets treat
+    more characters than OWASP lists (= + - @, tab, carriage return) as the start of a formula or command. Numbers are
+    unchanged.
     """
     if value is None:
         return ""
@@ -203,7 +205,9 @@ def export_files(bucket: str, tenant_slug: str, prefix: str, job: OutputJob) -> 
 
 
 def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: str) -> None:
-    """Write a file unless a newer file exists, because a slow attempt must not replace a newer file.
+    """Write a file unless a newer file exists.
+
+    A slow attempt must not replace a newer file.
 
     Raises:
         ServiceUnavailableError: another attempt wrote the file at the same time.
@@ -229,7 +233,7 @@ def _put(bucket: str, key_: str, job: OutputJob, content: bytes, content_type: s
 
 
 def _head_object(bucket: str, key_: str) -> Mapping[str, Any] | None:
-    """Return S3's response with an object's metadata, or None if the object does not exist.
+    """Return S3's response to HeadObject, or None if the object does not exist.
 
     Without permission to list, S3 returns 403 for a missing object.
     """

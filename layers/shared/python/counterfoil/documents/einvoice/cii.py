@@ -73,7 +73,10 @@ def read(root: etree._Element) -> EinvoiceResult:
 
 
 def read_order(root: etree._Element) -> EinvoiceResult:
-    """Read an Order-X order, order response or order change (under the number of the changed order)."""
+    """Read an Order-X order, order response or order change.
+
+    An order change is read under the number of the changed order.
+    """
     use_local_names(root, _RENAMED)
     code = text(root, "ExchangedDocument/TypeCode")
     is_response = code == ORDER_RESPONSE_CODE
@@ -101,10 +104,11 @@ def _fields(root: etree._Element, document_type: DocumentType, lines: list[dict[
 
 
 def _date(element: etree._Element | None) -> str | None:
-    """Return a date in ISO 8601; None for a month (610) or a week (616), which do not name a day.
+    """Return a date in ISO 8601, or None if it does not name a day.
 
-    All other values of the format attribute are ignored, because they are often wrong in practice. Text in an unknown
-    format is returned unchanged and rejected later.
+    The formats for a month (610) and a week (616) do not name a day. All other values of the format attribute are
+    ignored, because they are often wrong in practice. Text in an unknown format is returned unchanged and rejected
+    later.
     """
     if element is None:
         return None
@@ -213,7 +217,10 @@ def _totals(root: etree._Element) -> dict[str, object]:
 
 
 def _lines(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Yield the billed line items, without remarks and without groups whose details follow as line items."""
+    """Yield the billed line items, without remarks and groups.
+
+    The details of a group follow as line items.
+    """
     for line in root.iterfind(_LINE):
         if text(line, "AssociatedDocumentLineDocument/LineStatusReasonCode") in _AGGREGATING_LINES:
             continue
@@ -251,7 +258,10 @@ def _quantity(delivery: etree._Element | None) -> etree._Element | None:
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Yield document-level allowances, charges and freight as line items; allowances are negative."""
+    """Yield document-level allowances, charges and freight as line items.
+
+    Allowances are negative.
+    """
     for entry in root.iterfind(f"{_SETTLEMENT}/SpecifiedTradeAllowanceCharge"):
         is_charge = text(entry, "ChargeIndicator/Indicator", "ChargeIndicator") in {"true", "1"}
         amount = text(entry, "ActualAmount")

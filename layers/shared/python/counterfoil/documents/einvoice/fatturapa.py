@@ -105,7 +105,10 @@ def _references(body: etree._Element | None) -> dict[str, object]:
 
 
 def _sum(body: etree._Element | None, amount: str) -> str | None:
-    """Return the sum of an amount over all tax rates, because the format states net and tax only per rate."""
+    """Return the sum of an amount over all tax rates.
+
+    The format states net and tax only per rate.
+    """
     entries = [] if body is None else body.findall(f"DatiBeniServizi/DatiRiepilogo/{amount}")
     amounts = [(entry.text or "").strip() for entry in entries]
     if len(amounts) <= 1:
@@ -141,7 +144,10 @@ def _lines(body: etree._Element) -> Iterator[dict[str, object]]:
 
 
 def _discounts_and_surcharges(body: etree._Element | None) -> Iterator[dict[str, object]]:
-    """Yield document-level discounts (SC), surcharges (MG) and pension fund contributions as line items."""
+    """Yield document-level discounts, surcharges and contributions as line items.
+
+    The discounts have the type SC, and the surcharges MG. The contributions are for pension funds.
+    """
     if body is None:
         return
     for entry in body.iterfind(f"{_DOCUMENT}/ScontoMaggiorazione"):

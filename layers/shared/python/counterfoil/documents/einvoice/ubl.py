@@ -1,7 +1,7 @@
-"""Reads UBL 2 (OASIS Universal Business Language) invoices, orders and delivery documents.
+"""Reads UBL 2 invoices, orders and delivery documents.
 
-Paths and meanings follow the UBL 2.1 to 2.4 schemas and, for invoices under EN 16931, CEN/TS 16931-3-2. An order change
-is read as the changed order, under its number.
+UBL is the Universal Business Language of OASIS. Paths and meanings follow the UBL 2.1 to 2.4 schemas and, for invoices
+under EN 16931, CEN/TS 16931-3-2. An order change is read as the changed order, under its number.
 """
 
 from collections.abc import Iterator
@@ -161,7 +161,10 @@ def _party(root: etree._Element, roles: tuple[str, ...], *, registered_first: bo
 
 
 def _tax_ids(party: etree._Element) -> dict[str, str]:
-    """Return the first VAT number and the first other tax number, by their tax schemes."""
+    """Return the first VAT number and the first other tax number of a party.
+
+    The tax schemes distinguish them.
+    """
     numbers: dict[str, str] = {}
     for scheme in party.iterfind("PartyTaxScheme"):
         number = text(scheme, "CompanyID")
@@ -283,7 +286,10 @@ def _lines(root: etree._Element, layout: _Layout) -> Iterator[dict[str, object]]
 
 
 def _allowances_and_charges(root: etree._Element) -> Iterator[dict[str, object]]:
-    """Yield document-level allowances and charges as line items; allowances are negative."""
+    """Yield document-level allowances and charges as line items.
+
+    Allowances are negative.
+    """
     for entry in root.iterfind("AllowanceCharge"):
         is_charge = text(entry, "ChargeIndicator") in {"true", "1"}
         amount = text(entry, "Amount")

@@ -58,10 +58,13 @@ _WRONG_ENCODING = "The XML is not in the encoding that it declares; ask its send
 
 
 def parse(content: bytes) -> etree._Element:
-    """Parse untrusted XML and return its root element, without comments and processing instructions.
+    """Parse untrusted XML and return its root element.
 
-    Raises `InvalidDocumentError` for content that the module rejects, and for XML that is not well-formed;
-    `MemoryError` if the tree does not fit into the memory of the process.
+    Comments and processing instructions are removed.
+
+    Raises:
+        InvalidDocumentError: the module rejects the content, or the XML is not well-formed.
+        MemoryError: the tree does not fit into the memory of the process.
     """
     if len(content) > MAX_XML_BYTES:
         message = f"The XML is larger than {MAX_XML_BYTES // 1024**2} MiB; send large attachments as separate files."
@@ -94,7 +97,7 @@ def parse(content: bytes) -> etree._Element:
 
 
 def _decode(content: bytes) -> str:
-    """Decode by byte order mark and declaration, which must agree (XML 1.0, section 4.3.3)."""
+    """Decode by byte order mark and declaration, which must agree (XML 1.0, 4.3.3)."""
     detected = _detected_encoding(content)
     head = content if detected else content[:_DECLARATION_WITHIN]
     try:
@@ -130,7 +133,10 @@ def _decode(content: bytes) -> str:
 
 
 def _detected_encoding(content: bytes) -> str | None:
-    """Return the encoding from a byte order mark or UTF-16 zero bytes; None if the declaration decides."""
+    """Return the encoding shown by a byte order mark or by UTF-16 zero bytes.
+
+    Returns None if the declaration decides.
+    """
     if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         raise InvalidDocumentError(_UNSUPPORTED_ENCODING, code="unsupported_xml_encoding")
     if content.startswith(codecs.BOM_UTF8):
@@ -170,9 +176,10 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def _inspect(content: bytes) -> None:
-    """Validate without building a tree: well-formed, no DOCTYPE, limited number and depth of elements.
+    """Reject XML that is not well-formed, has a DOCTYPE, or is too complex.
 
-    Expat reports the name of a DOCTYPE before it reads the first declaration inside.
+    No tree is built. The number and depth of elements are limited. Expat reports the name of a DOCTYPE before it reads
+    the first declaration inside.
     """
     scan = _Scan()
     parser = expat.ParserCreate("utf-8")
@@ -187,7 +194,7 @@ def _inspect(content: bytes) -> None:
 
 
 class _Scan:
-    """XML scan that counts elements and rejects constructs that business documents do not need."""
+    """XML scan that rejects a DOCTYPE, and too many or too deeply nested elements."""
 
     def __init__(self) -> None:
         self._elements = 0
@@ -217,12 +224,18 @@ def use_local_names(root: etree._Element, renamed: Mapping[str, str] | None = No
 
 
 def text(element: etree._Element | None, *paths: str) -> str | None:
-    """Return the first non-empty text at these paths, in the order of the paths; None if absent."""
+    """Return the first non-empty text at these paths, in the order of the paths.
+
+    Returns None if all texts are empty or missing.
+    """
     return next(_texts(element, paths), None)
 
 
 def all_texts(element: etree._Element | None, *paths: str) -> list[str]:
-    """Return all distinct texts at these paths, ordered by path and then by position in the document."""
+    """Return all distinct texts at these paths.
+
+    They are ordered by path and then by position in the document.
+    """
     return list(dict.fromkeys(_texts(element, paths)))
 
 
@@ -236,7 +249,10 @@ def _texts(element: etree._Element | None, paths: Iterable[str]) -> Iterator[str
 
 
 def reference(values: Iterable[str]) -> str | list[str] | None:
-    """Return references in the form of structured data: one as a string, several as a list, or None."""
+    """Return one reference as a string, several as a list, or None.
+
+    Structured data has references in this form.
+    """
     distinct = list(dict.fromkeys(values))
     return distinct[0] if len(distinct) == 1 else distinct or None
 
@@ -247,7 +263,10 @@ def single_value(values: list[str]) -> str | None:
 
 
 def common_currency(amounts: etree._Element | None) -> str | None:
-    """Return the only currency that an element's amounts name; None if they name none or several."""
+    """Return the only currency of an element's amounts.
+
+    Returns None if the amounts name no currency or several.
+    """
     codes = [] if amounts is None else [code for amount in amounts if (code := amount.get("currencyID"))]
     return single_value(list(dict.fromkeys(codes)))
 
@@ -260,7 +279,10 @@ def negated(amount: str | None) -> str | None:
 
 
 def iban(account: str | None) -> str | None:
-    """Return an account number without spaces if it has the form of an IBAN (ISO 13616), else None."""
+    """Return an account number without spaces if it has the form of an IBAN.
+
+    Returns None for any other account number. The form is defined in ISO 13616.
+    """
     compact = re.sub(r"\s", "", account or "").upper()
     return compact if re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", compact, re.ASCII) else None
 

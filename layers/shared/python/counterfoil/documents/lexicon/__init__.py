@@ -80,7 +80,7 @@ class Vocabulary:
         return {group.means: self.terms(concept, group.means) for group in self._groups(concept)}
 
     def alternatives(self, concept: str, means: str = "") -> str:
-        """Return a regular expression that matches any term of a concept, longer terms first."""
+        """Return a regular expression for any term of a concept, longest terms first."""
         return "|".join(sorted(self.terms(concept, means), key=len, reverse=True))
 
     def pattern(self, concept: str, means: str = "") -> "re.Pattern[str]":

@@ -37,7 +37,7 @@ _GREEK_PAIRS = re.compile(r"(ο[υύ])|(γ(?=[γξχ]))|\bμπ|([αεη])[υύ](
 
 
 def normalize_text(text: str) -> str:
-    """Return the folded text, with plain quotes and hyphens, and single spaces between words.
+    """Return the folded text, with plain quotes and hyphens, and single spaces.
 
     >>> normalize_text("Auftrags- Bestätigung")
     'auftrags- bestatigung'
@@ -46,7 +46,7 @@ def normalize_text(text: str) -> str:
 
 
 def fold_letters(text: str) -> str:
-    """Return the folded text with one letter for each letter, so positions do not change.
+    """Fold each letter to exactly one letter, so that positions do not change.
 
     >>> fold_letters("Straße Nº 5")
     'strase no 5'

@@ -38,7 +38,7 @@ class Entry:
 
 
 class _Bounded(BytesIO):
-    """Stream that rejects large reads, such as zipfile's read of the table of contents."""
+    """Stream that rejects zipfile's read of a large table of contents."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         requested = len(self.getbuffer()) - self.tell() if size is None or size < 0 else size
@@ -69,7 +69,7 @@ class Archive:
 
     @property
     def is_office_document(self) -> bool:
-        """Return whether the archive is one document (Word, Excel, LibreOffice) or a program."""
+        """Return True for a Word, Excel or LibreOffice document, and for a program."""
         return any(info.filename in _OFFICE for info in self._infos)
 
     def entries(self) -> Iterator[tuple[Entry, zipfile.ZipInfo]]:

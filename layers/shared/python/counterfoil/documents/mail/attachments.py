@@ -19,10 +19,11 @@ _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}\Z")
 
 
 def sanitize_name(name: str) -> str:
-    """Return the last component of a path as a safe file name; empty if no character remains.
+    """Return the last component of a path as a safe file name.
 
-    Path separators of any system end a component. Control characters, bidirectional controls and characters that
-    PostgreSQL cannot store are removed. A long name is shortened, but keeps its extension.
+    The name is empty if no character remains. Path separators of any system end a component. Control characters,
+    bidirectional controls and characters that PostgreSQL cannot store are removed. A long name is shortened, but keeps
+    its extension.
     """
     component = re.split(r"[/\\]", name)[-1]
     cleaned = "".join(" " if character.isspace() else character for character in component if is_shown(character))
@@ -37,7 +38,10 @@ def sanitize_name(name: str) -> str:
 
 
 def generated_name(number: int, kind: FileKind, content: bytes) -> str:
-    """Name an unnamed file by its position in the email and its content, such as `attachment 2.pdf`."""
+    """Name an unnamed file, for example `attachment 2.pdf`.
+
+    The name depends on the file's position in the email and on its content.
+    """
     ending = _ENDINGS.get(kind, "")
     if kind is FileKind.IMAGE:
         ending = next((ending for start, ending in _IMAGES if content.startswith(start)), ".img")
@@ -76,12 +80,15 @@ MailPart = Attachment | SkippedAttachment
 
 
 def is_container(head: bytes) -> bool:
-    """Return whether a file that starts with `head` may contain other files: an email or an archive."""
+    """Return whether a file that starts with `head` is an email or an archive.
+
+    Both may contain other files.
+    """
     return recognize(head) is FileKind.ZIP or is_mail(head)
 
 
 def mail_attachments(mail: EmailMessage, check: Callable[[], None] = lambda: None) -> Iterator[MailPart]:
-    """Yield the files in an email, including files in nested emails and archives, in order.
+    """Yield the files in an email and in its nested emails and archives, in order.
 
     The text of the email is not included. `check` is called between files and may stop the iteration by raising.
 
@@ -242,7 +249,10 @@ TOO_LARGE = f"It is an email of more than {MAX_INNER_MAIL_BYTES // 1024**2} MiB;
 
 
 def _is_mail_body(part: Message) -> bool:
-    """Return whether a part is the email's text: a text part that has no name and is no attachment."""
+    """Return whether a part is the email's text.
+
+    The text is a text part that has no name and is not an attachment.
+    """
     if part.get_content_type() not in {"text/plain", "text/html", "text/enriched", "text/rtf", "text/calendar"}:
         return False
     return part.get_content_disposition() != "attachment" and not file_name(part)

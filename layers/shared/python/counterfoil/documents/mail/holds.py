@@ -1,4 +1,4 @@
-"""Mail on hold: an email that fails DMARC waits until an operator releases or rejects it.
+"""Holds mail that fails DMARC until an operator releases or rejects it.
 
 A held email's job has ended without documents, and its source has the state `held`. A release starts a new revision of
 the job, so the email is acquired exactly once. Functions run in a transaction of one tenant.

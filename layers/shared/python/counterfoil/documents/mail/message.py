@@ -1,4 +1,4 @@
-"""Parses mail (RFC 5322) within bounds: headers, sender authentication and recipients.
+"""Parses mail (RFC 5322): headers, sender authentication and recipients.
 
 The standard library's parser accepts anything, but malicious mail can make it slow. It compares every line with the
 boundaries of all open multiparts, and the header parser of its modern policy raises or takes quadratic time. So the
@@ -62,7 +62,10 @@ HEAD_BYTES = 64 * 1024
 
 
 class Refusal(StrEnum):
-    """Reason why no file of an email or an archive was accepted (`source.rejection_reason`)."""
+    """Reason why no file of an email or archive was accepted.
+
+    It is stored in `source.rejection_reason`.
+    """
 
     VIRUS = auto()
     SPAM = auto()
@@ -141,7 +144,10 @@ class _Policy(EmailPolicy):
 
 
 def is_mail(head: bytes) -> bool:
-    """Return whether a file that starts with `head` is an email: it has From and another known field."""
+    """Return whether a file that starts with `head` is an email.
+
+    An email has From and another known field.
+    """
     names: set[bytes] = set()
     lines = _LINE.split(head[:HEAD_BYTES])
     if len(head) > HEAD_BYTES:
@@ -188,7 +194,10 @@ def parse(content: bytes, check: Callable[[], None] = lambda: None) -> EmailMess
 
 
 def parse_head(content: bytes) -> EmailMessage:
-    """Parse the header of an email that starts with `content`, which may be truncated anywhere."""
+    """Parse the header of an email that starts with `content`.
+
+    `content` may be truncated anywhere.
+    """
     end = re.search(rb"\r?\n\r?\n|\r\r", content)
     return parse(content[: end.end()] if end else content)
 
@@ -225,7 +234,10 @@ def header_text(value: Any) -> str:
 
 
 def is_shown(character: str) -> bool:
-    """Return False for control, format, surrogate, private and unassigned characters, except whitespace."""
+    """Return True for whitespace and for characters that can be displayed.
+
+    Other control, format, surrogate, private and unassigned characters cannot be displayed.
+    """
     return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
@@ -279,7 +291,10 @@ def file_name(part: Message) -> str:
 
 
 def part_content(part: Message) -> bytes:
-    """Return the decoded content of a part that is not a multipart; empty if it cannot be decoded."""
+    """Return the decoded content of a part that is not a multipart.
+
+    The content is empty if it cannot be decoded.
+    """
     encoding = str(part.get("content-transfer-encoding", ""))
     # Python's parser accepts only the token itself, without blanks and comments.
     if (match := _TOKEN.match(encoding)) and match[1] != encoding:
@@ -317,10 +332,11 @@ _PIECE = re.compile(r"\\.|[\"()]|[^\\\"()]+|\\", re.DOTALL)
 
 
 def recipients(head: bytes) -> tuple[str, ...]:
-    """Return an email's recipients from its first bytes: lower case, unique, at most MAX_RECIPIENTS.
+    """Return an email's recipients from its first bytes.
 
-    Delivery addresses come first: Delivered-To, X-Original-To, and the `for` clause of Received, which
-    shows blind copies. To, Cc, Bcc and the Resent fields follow.
+    The addresses are in lower case and unique. At most MAX_RECIPIENTS addresses are returned. Delivery addresses come
+    first: Delivered-To, X-Original-To, and the `for` clause of Received, which shows blind copies. To, Cc, Bcc and the
+    Resent fields follow.
 
     Raises:
         InvalidDocumentError: the header is too complex.
@@ -359,7 +375,7 @@ def _addresses(value: str) -> Iterator[str]:
 
 
 def _without_comments(value: str) -> str:
-    """Remove comments and quoted strings from a structured field (RFC 5322, 3.2.2 and 3.2.4)."""
+    """Remove comments and quoted strings from a field (RFC 5322, 3.2.2 and 3.2.4)."""
     pieces: list[str] = []
     comments, quoted = 0, False
     for match in _PIECE.finditer(value):
@@ -388,7 +404,10 @@ _DMARC_FAIL = re.compile(r"\bdmarc\s*=\s*fail\b", re.IGNORECASE)
 
 
 class SenderAuthentication(NamedTuple):
-    """Results as in RFC 8601, such as `pass` and `fail`, in lower case; None if a result is missing."""
+    """Results of sender authentication as in RFC 8601, such as `pass` and `fail`.
+
+    They are in lower case. A missing result is None.
+    """
 
     spf: str | None = None
     dkim: str | None = None
@@ -404,10 +423,11 @@ NO_RESULTS = SenderAuthentication()
 
 
 def sender_authentication(mail: Message) -> SenderAuthentication:
-    """Return the results that SES added to the header; NO_RESULTS if SES did not receive the email.
+    """Return the results that SES added to the header.
 
-    The sender controls some text in SES's field, such as the envelope address. So DMARC counts as failed if the field
-    contains `dmarc=fail` anywhere, or if the field is too long to be read completely.
+    Returns NO_RESULTS if SES did not receive the email. The sender controls some text in SES's field, such as the
+    envelope address. So DMARC counts as failed if the field contains `dmarc=fail` anywhere, or if the field is too long
+    to be read completely.
     """
     value = _results_field(mail)
     if value is None:
@@ -429,7 +449,10 @@ def sender_authentication(mail: Message) -> SenderAuthentication:
 
 
 def _results_field(mail: Message) -> str | None:
-    """Return the Authentication-Results that SES added; None unless SES received the email last."""
+    """Return the Authentication-Results that SES added.
+
+    Returns None unless SES received the email last.
+    """
     server = results = None
     for name, value in mail.raw_items():
         match name.lower():

@@ -1,4 +1,4 @@
-"""Compares two documents: determines each feature's level of agreement or contradiction. Pure.
+"""Levels of agreement or contradiction between two documents, by feature. Pure.
 
 Features and levels are codes. `weights.json` assigns bits to them, matches and reviews store them, and `evidence`
 renders them for users. A feature has no level if a document does not state its value, or if agreement would not
@@ -316,7 +316,7 @@ class NumberMatch(NamedTuple):
 
 
 def _best(references: Iterable[Reference], own: Reference | None) -> NumberMatch | None:
-    """Return the best agreement between one of the references and a document's own number."""
+    """Return the best agreement of the references with a document's own number."""
     if own is None:
         return None
     return min((identifier_agreement(reference, own) for reference in references), key=_rank, default=None)
@@ -348,7 +348,7 @@ _SHARED = {
 
 
 def _shared_numbers(child: Document, parent: Document) -> list[FeatureLevel]:
-    """Return agreements on a third document, such as an order that both documents name."""
+    """Return agreements on third documents, such as an order that both name."""
     levels = []
     for kind, feature in _SHARED.items():
         if kind in (child.kind, parent.kind):
@@ -422,14 +422,15 @@ def _name(a: Party, b: Party) -> PartyName | None:
 
 
 def _shares_alias(a: Name, b: Name) -> bool:
-    """Return whether one name is an alternative name of the other, or both share an alternative name."""
+    """Return whether an alternative name of one party is any name of the other."""
     return a.core in b.aliases or b.core in a.aliases or not a.aliases.isdisjoint(b.aliases)
 
 
 def _is_abbreviation(a: str, b: str) -> bool:
-    """Return whether each word of the shorter name abbreviates a word of the longer one, or the reverse.
+    """Return whether one name abbreviates the other, word by word.
 
-    Words of one or two letters are ignored.
+    Each word of the shorter name must be the start of a word of the longer name, or the reverse. Words of one or two
+    letters are ignored.
     """
     shorter, longer = sorted((a.split(), b.split()), key=lambda words: (len(words), sum(map(len, words))))
     return all(
@@ -591,12 +592,12 @@ def _names_number_of(document: Document, parent: Document) -> bool:
 
 
 def _deduplication_key(document: Document) -> str:
-    """Return a key that is the same for documents with the same number, so that they count once."""
+    """Return a key for counting documents with the same number only once."""
     return min(document.number.folded) if document.number else str(document.id)
 
 
 def _used_quantities(child: Document, parent: Document) -> list[tuple[int, float]]:
-    """Return the quantities that a child uses of the parent's line items, as pairs of index and quantity."""
+    """Return the quantities that a child uses, by the parent's line item index."""
     indexes = {id(line): index for index, line in enumerate(parent.lines)}
     priced = child.kind in _PRICED and parent.kind in _PRICED
     return [

@@ -34,7 +34,7 @@ _DIRECT_METHODS = ("reference", "content", "reviewer")
 
 @dataclass(frozen=True, slots=True)
 class MatchDecision:
-    """Result of a decision about a document, and of the decisions that the document affects."""
+    """Result of the decisions about a document and about affected documents."""
 
     added: Mapping[Pair, ProposedMatch]
     """Edges that are new or have new evidence."""
@@ -142,7 +142,7 @@ def _rivals(
 
 
 def _may_affect(document: Document, other: Document) -> bool:
-    """Return True if the arrival of a document may change the decision about another document."""
+    """Return True if a document's arrival may change the decision about another."""
     if other.kind == document.kind:
         return rules.is_same_document(document, other)
     return document.kind in PARENT_KINDS[other.kind]
@@ -212,10 +212,10 @@ def _transitive_links(
 
 
 def _transitive_parents(context: Context, state: "_LinkState", child: Document) -> Plan[list[ProposedMatch]]:
-    """Return `through` links to the orders of a child's deliveries, or to the deliveries of its order.
+    """Return the `through` links that follow a child's deliveries or its order.
 
-    If the order is missing, deliveries that name the same order are used. Links that reviewers confirmed are added, and
-    do not replace other links.
+    They lead to the orders of its deliveries, or to the deliveries of its order. If the order is missing, deliveries
+    that name the same order are used. Links that reviewers confirmed are added, and do not replace other links.
     """
     orders, deliveries = state.decided(child.id, ORDER), state.decided(child.id, DELIVERY)
     if (orders and deliveries) or state.is_duplicate(child.id):
@@ -262,7 +262,10 @@ class _LinkState:
         return self.decided(child, kind) | self.confirmed(child, kind)
 
     def decided(self, child: UUID, kind: str) -> frozenset[UUID]:
-        """Return the parents that the child's decision links, including confirmed parents that it names."""
+        """Return the parents that the child's decision links.
+
+        Confirmed parents are included if the child names them.
+        """
         choice = self._choices.get(child)
         if choice is not None:
             return choice.parents(kind)

@@ -122,9 +122,10 @@ def evidence_steps(
     parent: str = "other document",
     number: str | None = None,
 ) -> list[Step]:
-    """Return the steps of stored evidence: feature, level and bits, in the order of the score.
+    """Return the steps of stored evidence, in the order of the score.
 
-    `child` and `parent` are the documents' types in words, and `number` is the parent's number.
+    `features` are triples of feature, level and bits. `child` and `parent` are the documents' types in words, and
+    `number` is the parent's number.
     """
     parsed = [(str(feature), str(level), float(bits)) for feature, level, bits in features]
     totals = accumulate(bits for _, _, bits in parsed)
@@ -195,7 +196,7 @@ def _number_sentence(level: str, kind: str, number: Reference | None) -> str:
 
 
 def _shared_number(kind: str) -> Callable[[Document, Document], tuple[str, Reference | None]]:
-    """Return a function that finds the number of a third document that both documents name."""
+    """Return a function that finds a third document's number in both documents."""
 
     def find(child: Document, parent: Document) -> tuple[str, Reference | None]:
         pairs = ((a, b) for a in child.references.get(kind, ()) for b in parent.references.get(kind, ()))

@@ -132,7 +132,10 @@ def user_message(case: Mapping[str, Any]) -> str:
 
 
 def split_case(case: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the JSON of a case with labels instead of candidates, and each candidate's JSON by label."""
+    """Return the JSON of a case and, by label, the JSON of each candidate.
+
+    The case contains labels instead of its candidates.
+    """
     groups = [
         {**group, "candidates": [candidate["candidate"] for candidate in group["candidates"]]}
         for group in case["groups"]
@@ -164,7 +167,7 @@ def find_answers(connection: Connection, questions: Mapping[UUID, bytes]) -> dic
 
 
 def store_answer(connection: Connection, tenant_id: UUID, exchange: JudgeExchange) -> None:
-    """Store an answer, unless the question is already answered or the document was removed."""
+    """Store an answer unless the question has one or the document was removed."""
     values = {
         "tenant": tenant_id,
         "id": exchange.child,
@@ -388,7 +391,7 @@ class JudgeAnswer(BaseModel):
 
 
 class JudgeRefusal(JudgeAnswer):
-    """Stored instead of an answer if the model refused a question about another document."""
+    """Refusal of a question about another document, stored instead of an answer."""
 
     matches: tuple[JudgeMatch, ...] = ()
     refused: str
@@ -519,7 +522,7 @@ class Judge:
 
 
 def answer_schema(candidate_labels: Iterable[str]) -> type[JudgeAnswer]:
-    """Return the schema of an answer that chooses among these labels, at most one of each group."""
+    """Return an answer schema that permits these labels, at most one per group."""
     allowed = frozenset(candidate_labels)
 
     class Choosing(JudgeAnswer):
@@ -557,7 +560,10 @@ def apply_answer(choice: RuleDecision, case: JudgePrompt, answer: JudgeAnswer) -
 
 
 def mark_llm_skipped(choice: RuleDecision, reason: str) -> RuleDecision:
-    """Return the decision with the reason why the LLM judge did not decide its ambiguous matches."""
+    """Return the decision with the reason why the LLM judge was not used.
+
+    The reason is also added to each ambiguous match that the judge could have decided.
+    """
     decidable = ambiguous_matches(choice)
     marked = tuple(
         replace(ambiguous_match, llm_skip_reason=reason) if ambiguous_match in decidable else ambiguous_match

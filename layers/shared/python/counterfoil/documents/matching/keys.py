@@ -92,7 +92,10 @@ def keys(document: Document) -> frozenset[Key]:
 
 
 def search_keys(document: Document, kinds: Iterable[str]) -> frozenset[Key]:
-    """Return the keys by which parents of `kinds` find a document without a match by number."""
+    """Return the keys by which parents of `kinds` find a document.
+
+    They are for documents without a match by number.
+    """
     return frozenset(key for kind in kinds for key in _transaction_keys(document, f"{SEARCH_PREFIX}{kind}", 0, 0))
 
 
@@ -115,7 +118,10 @@ def duplicate_keys(document: Document) -> frozenset[Key]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def transaction_keys(document: Document, kinds: tuple[str, ...]) -> frozenset[Key]:
-    """Return the keys of possible parents of `kinds`, in the quarters in which they may be dated."""
+    """Return the keys of possible parents of `kinds`.
+
+    The keys cover the quarters in which these parents may be dated.
+    """
     return frozenset(
         key for kind in kinds for key in _transaction_keys(document, f"deal:{kind}", -_QUARTERS_BACK[kind], 0)
     )
@@ -148,7 +154,7 @@ def seeker_keys(document: Document) -> frozenset[Key]:
 
 
 def affected_keys(key: Key) -> list[Key]:
-    """Return the keys of documents that could find the former holder of a removed key."""
+    """Return keys of documents that could find the former holder of a removed key."""
     role, _, kind = key.type.partition(":")
     if role == "own":
         return [Key(f"names:{kind}", key.value)]
@@ -211,7 +217,10 @@ def _sides(party: Party) -> Iterator[str]:
 
 
 def _duplicate_values(document: Document) -> Iterator[str]:
-    """Yield an order's number, or an invoice's amount with its number, order or delivery note."""
+    """Yield an order's number, or an invoice's amount with each of its numbers.
+
+    An invoice's numbers are its own, and those of its orders and delivery notes.
+    """
     if document.kind == ORDER and document.number is not None:
         yield from document.number.folded
     if document.kind == INVOICE and document.net is not None:

@@ -149,17 +149,20 @@ WHERE document_a_id = %(id)s OR document_b_id = %(id)s ORDER BY document_a_id, d
 
 
 def are_matchable(connection: Connection, ids: Collection[UUID]) -> bool:
-    """Return True if all documents exist, have structured data, and have a matched kind."""
+    """Return True if all documents exist with structured data and a matched kind."""
     return matcher.CACHE.load(connection, ids).keys() == set(ids)
 
 
 def cluster_ids_by_document(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
-    """Return the cluster of each existing document; None for documents without a cluster."""
+    """Return each existing document's cluster, or None if it has no cluster."""
     return dict(connection.execute(_CLUSTERS, {"ids": list(ids)}).fetchall())
 
 
 def cluster_members(connection: Connection, id_: UUID) -> frozenset[UUID]:
-    """Return the documents in a document's cluster, including itself; empty if it has no cluster."""
+    """Return the documents in a document's cluster, including itself.
+
+    The result is empty if the document has no cluster.
+    """
     return frozenset(member for (member,) in connection.execute(_MEMBERS, {"id": id_}))
 
 
@@ -169,9 +172,10 @@ def list_pairs(connection: Connection, id_: UUID) -> list[Pair]:
 
 
 def best_pair(connection: Connection, first: UUID, second: UUID) -> Pair:
-    """Return the best pair between the clusters of two documents, or else the two documents themselves.
+    """Return the best pair between the clusters of two documents.
 
-    Rejected pairs are skipped, and large clusters (MAX_PAIRS) are not searched.
+    Without such a pair, the two documents themselves are returned. Rejected pairs are skipped, and large clusters
+    (MAX_PAIRS) are not searched.
     """
     own_cluster = cluster_members(connection, first) | {first}
     other_cluster = (cluster_members(connection, second) | {second}) - own_cluster
@@ -202,9 +206,10 @@ class DepartingDocument:
 
 
 def load_departing(connection: Connection, tenant_id: UUID, ids: Collection[UUID]) -> DepartingDocument:
-    """Take the tenant's matching lock, and return the neighborhood of `ids` before their deletion.
+    """Take the tenant's matching lock and return the neighborhood of `ids`.
 
-    A concurrent match repeats its search under the lock afterwards (`sql.changes_since`).
+    Call this before the documents are deleted. A concurrent match repeats its search under the lock afterwards
+    (`sql.changes_since`).
     """
     sql.lock_tenant_blocking(connection, tenant_id)
     context = Context(BatchReader(connection, tenant_id, matcher.CACHE))

@@ -138,7 +138,7 @@ def search_and_decide(
 
 
 def _announce(database: Database, pending: PendingMatch) -> None:
-    """Store the keys of a document, so that other documents find it while the judge is working."""
+    """Store a document's keys, so that others find it while the judge is working."""
     with database.tenant(pending.tenant_id) as connection:
         sql.write(connection, pending.tenant_id, {pending.document.id: pending.keys})
 
@@ -207,10 +207,10 @@ def _plan_of(
 
 
 def write(connection: Connection, pending: PendingMatch, now: datetime) -> MatchResult:
-    """Write edges and clusters in the caller's transaction, under the tenant's matching lock.
+    """Write edges and clusters under the tenant's matching lock.
 
-    The transaction must be READ COMMITTED, as from `Database.tenant`, to see changes committed while it waits for the
-    lock.
+    The caller's transaction must be READ COMMITTED, as from `Database.tenant`, to see changes committed while it waits
+    for the lock.
 
     Raises:
         DeferredError: a concurrent change requires another answer from the judge.
@@ -261,10 +261,10 @@ class BatchMatchResult:
 
 
 def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch], now: datetime) -> BatchMatchResult:
-    """Write the decisions of one `search` that are still valid, with the same result as separate writes.
+    """Write the decisions of one `search` that are still valid.
 
-    A document with a concurrent change, including a change by another of these documents, is skipped. It must be
-    searched again separately.
+    The result is the same as with separate writes. A document with a concurrent change, including a change by another
+    of these documents, is skipped. It must be searched again separately.
     """
     written: list[PendingMatch] = []
     valid, new_holders = _still_valid(connection, pending_matches)
@@ -289,7 +289,10 @@ def write_batch(connection: Connection, pending_matches: Sequence[PendingMatch],
 
 
 def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
-    """Return True if writing one document invalidates the search for another, as in `_still_valid`."""
+    """Return True if writing one document invalidates the search for another.
+
+    The criteria are the same as in `_still_valid`.
+    """
     if written.obsolete or not other.tracked_keys.isdisjoint(written.keys):
         return True
     if not all(other.tracked_keys.isdisjoint(sought) for sought in written.outcome.search_keys.values()):
@@ -298,7 +301,10 @@ def _invalidates(written: PendingMatch, other: PendingMatch) -> bool:
 
 
 def _mark_skipped(outcome: MatchDecision, reason: str) -> MatchDecision:
-    """Return the outcome with `reason` added to the ambiguous matches that the judge did not decide."""
+    """Return the outcome with `reason` added to ambiguous matches.
+
+    Only documents with a pending question for the judge change.
+    """
     marked = {case.child: mark_llm_skipped(outcome.choices[case.child], reason) for case in outcome.pending_prompts}
     return replace(outcome, choices={**outcome.choices, **marked})
 
@@ -457,7 +463,10 @@ def _edge(pair: Pair, link: ProposedMatch, reasoning: str) -> NewMatch:
 
 
 def _reasons_of_other_documents(change: Change) -> dict[UUID, str | None]:
-    """Return the new reasons of the other decided or newly linked documents; None clears a reason."""
+    """Return the new reasons of other decided or newly linked documents.
+
+    None clears a reason.
+    """
     reasons: dict[UUID, str | None] = {end: None for pair in change.outcome.added for end in pair}
     reasons |= {id_: change.outcome.reason(id_) for id_ in change.outcome.choices}
     reasons.pop(change.document_id, None)

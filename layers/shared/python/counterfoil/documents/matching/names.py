@@ -70,7 +70,10 @@ _SIGNS_WITH_SLASH = {sign: words for words, signs in MATCHER.meanings("legal_for
 
 
 def comparison_form(text: str) -> str:
-    """Return folded words for comparison, with `S.p.A.` as `SpA`, `rn` as `m`, `aa` (Danish `å`) as `a`."""
+    """Return the folded words of a text for comparison.
+
+    For example, `S.p.A.` becomes `SpA`, `rn` becomes `m`, and `aa` (Danish `å`) becomes `a`.
+    """
     bare = fold_umlauts(text).replace(".", "").replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "")
     return bare.replace("rn", "m").replace("aa", "a")
 
@@ -327,7 +330,10 @@ def _without_signs(words: list[str], place_words: frozenset[str]) -> tuple[list[
 
 
 def _marker_end(words: Sequence[str], index: int) -> int:
-    """Return the index after a marker's words, which end at a bracket or at a marker of another name."""
+    """Return the index after a marker's words.
+
+    The words end at a bracket, or at a marker of another name.
+    """
     for end in range(index + 1, len(words)):
         if words[end] in (")", "]") or (end > index + 1 and _SIGNS.get(words[end]) is NameMarker.ALIAS):
             return end
@@ -337,7 +343,10 @@ def _marker_end(words: Sequence[str], index: int) -> int:
 def _removal_start(
     words: Sequence[str], index: int, end: int, sign: NameMarker, place_words: frozenset[str]
 ) -> int | None:
-    """Return the start of the words that the marker at `index` removes; None if it is part of the name."""
+    """Return the start of the words that the marker at `index` removes.
+
+    Returns None if the marker is part of the name.
+    """
     following = words[index + 1 : end]
     follows_name_end = _ends_name(words[index - 1])
     if sign in (NameMarker.BRANCH_AFTER_FORM, NameMarker.ALIAS_AFTER_FORM):
@@ -412,7 +421,7 @@ def _split_compound(word: str, following: Sequence[str], group: str | None) -> t
 
 
 def _forms_as_name(words: Sequence[str], form: str | None) -> tuple[list[str], str | None]:
-    """Keep the first of several forms as the name of a company that has no other name."""
+    """Keep the first of several forms as a company's name if it has no other."""
     significant = [
         word
         for word in words

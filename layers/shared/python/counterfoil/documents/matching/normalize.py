@@ -1,4 +1,4 @@
-"""Canonical forms of documents: identifiers, references, words, numbers, embedding buckets. Pure.
+"""Canonical forms of identifiers, words, numbers and embeddings. Pure.
 
 OCR and typing errors damage text. The forms make two spellings equal (`PO-2025-00397` and `2025 - 397`) or at least
 similar. Details that the forms drop (umlauts, zeros) are dropped in both documents.
@@ -67,21 +67,21 @@ _MISREAD = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]+[0156]+[^\W\d_]{2,}|[^\W\d_]{3,
 
 @lru_cache(maxsize=20_000)
 def ocr_confusions(text: str) -> int:
-    """Return the number of words in which OCR misread a letter as a digit: `Stahlhande1`, `5upplies`."""
+    """Count words in which OCR misread letters as digits: `Stahlhande1`, `5upplies`."""
     return len(_MISREAD.findall(text))
 
 
 def identifier(text: str) -> str:
-    """Return the letters and digits of an identifier; letters that look like digits become digits."""
+    """Return an identifier's letters and digits, with lookalike letters as digits."""
     return "".join(_GROUPS.findall(fold_umlauts(text).upper())).translate(_CONFUSABLE_DIGITS)
 
 
 def vat_id(text: str, country: str = "") -> str | None:
-    """Normalize a VAT id like `identifier`, with its country letters (EL for Greece) and no label.
+    """Normalize a VAT id like `identifier`, including its country letters.
 
-    `country` is the company's country (ISO 3166 alpha-2), for ids without country letters. The result is None for
-    German tax numbers (`12/345/67890`), which are not VAT ids, and for empty ids. Check digits are not validated,
-    because a misread id is still similar.
+    The letters of Greece are EL, and a label after the id is removed. `country` is the company's country (ISO 3166
+    alpha-2), for ids without country letters. The result is None for German tax numbers (`12/345/67890`), which are not
+    VAT ids, and for empty ids. Check digits are not validated, because a misread id is still similar.
     """
     if _TAX_NUMBER.fullmatch(text.strip()):
         return None
@@ -164,7 +164,10 @@ def _forms(text: str) -> set[str]:
 
 
 def cents(text: str | None) -> int | None:
-    """Return an amount in cents, rounded half away from zero; None if it is absent or not a number."""
+    """Return an amount in cents, rounded half away from zero.
+
+    Returns None if the amount is absent, not a number, or too large for `quantity`.
+    """
     number = quantity(text)
     if number is None:
         return None
@@ -173,7 +176,10 @@ def cents(text: str | None) -> int | None:
 
 
 def quantity(text: str | None) -> float | None:
-    """Return a quantity or price as a float; None if absent, not a number, or 1e15 or more."""
+    """Return a quantity or price as a float.
+
+    Returns None if it is absent, not a number, or 1e15 or more.
+    """
     try:
         number = float(text) if text else None
     except ValueError:
@@ -208,7 +214,7 @@ class Embedding(NamedTuple):
 
 
 def embedded_text(data: Mapping[str, Any]) -> str:
-    """Return the text to embed: the distinct descriptions of line items in alphabetical order.
+    """Return the text to embed: the distinct line item descriptions, sorted.
 
     Parties and numbers are excluded, because they are separate keys and would make texts about the same goods differ.
     The text is empty if no line item has a description.
@@ -257,7 +263,7 @@ def _pack_bits(sides: Iterable[bool]) -> int:
 
 @lru_cache(maxsize=2)
 def _planes(dimensions: int) -> tuple[bytes, ...]:
-    """Return one byte per dimension for each plane: 1 if its normal is +1 there, 0 if it is -1.
+    """Return each plane's normal, with one byte per dimension: 1 for +1, 0 for -1.
 
     The planes must never change.
     """

@@ -1,4 +1,4 @@
-"""Reads rows for decisions from PostgreSQL: each row once, with one query for several decisions.
+"""Reads rows for decisions from PostgreSQL: each row once, in shared queries.
 
 A decision is a `Plan`: a generator that yields a `Fetch` before it uses the rows. `run` executes one plan and reads
 each row when the plan needs it. `BatchReader.run_all` executes several plans in step, with one query for all fetches of
@@ -148,7 +148,10 @@ class DocumentCache:
     def _documents_of(
         self, rows: Iterable[tuple[Any, ...]], cached: Mapping[UUID, _CachedDocument | None]
     ) -> dict[UUID, Document]:
-        """Return the documents in rows, from the cache if the version is the same, and cache them."""
+        """Return the documents in rows, and cache them.
+
+        A cached document with the same version is reused.
+        """
         entries: dict[UUID, _CachedDocument] = {}
         for id_, version, kind, received_at, data, *embedding in rows:
             entry = cached[id_]
@@ -253,7 +256,7 @@ class BatchReader:
         return {key: ids[:limit] for key, limit in limits.items() if (ids := cached[key][1])}
 
     def read(self, ids: Collection[UUID], edges_of: Collection[UUID]) -> tuple[dict[UUID, Document], Edges]:
-        """Return the documents that exist and have a matched kind, and the edges of `edges_of`."""
+        """Return existing documents of matched kinds, and the edges of `edges_of`."""
         self._fetch([Fetch(documents=ids, edges=edges_of)])
         pairs = {pair for id_ in edges_of for pair in self._pairs[id_]}
         documents = {id_: document for id_ in ids if (document := self._documents.get(id_))}
@@ -293,7 +296,7 @@ class BatchReader:
 
 
 class Context:
-    """Rows that a decision reads: documents by blocking key, with their contents and stored edges.
+    """Rows that a decision reads: documents by blocking key, and stored edges.
 
     `tracked_keys` and `edges_read` record the rows that were read, to check later whether they are still valid.
     """
@@ -348,14 +351,17 @@ class Context:
         yield from self.read_edges(edges_of)
 
     def _replace_own(self, key: Key, ids: list[UUID]) -> list[UUID]:
-        """Return the holders of a key, using the added document's current keys instead of its stored keys."""
+        """Return the holders of a key, updated with the added document's current keys."""
         if self._own is None:
             return ids
         id_, keys = self._own
         return [other for other in ids if other != id_] + [id_] * (key in keys)
 
     def read_seekers(self, keys: Iterable[Key], kind: str, prefetch: Collection[UUID] = ()) -> Plan[set[UUID]]:
-        """Return the documents of a kind with these `seeks` keys, and prefetch the edges of `prefetch`."""
+        """Return the documents of a kind with these `seeks` keys.
+
+        Also prefetches the edges of the `prefetch` documents.
+        """
         limits = dict.fromkeys(keys, sql.MAX_WAITING_DOCUMENTS)
         if not limits:
             return set()
@@ -409,7 +415,7 @@ class Context:
 
     @property
     def remaining_capacity(self) -> Mapping[Key, int]:
-        """Number of additional holders that each counted key can have before it is crowded.
+        """Number of holders that each counted key can gain before it is crowded.
 
         Keys that are already crowded are not included, because more holders do not change them.
         """
@@ -449,7 +455,10 @@ class Context:
         return [edge for _, edge in sorted(self._edges[id_].items())]
 
     def decided_by(self, child: UUID) -> list[Edge]:
-        """Return the stored edges made by a child's decision, or by a reviewer's decision about it."""
+        """Return the stored edges made by decisions about a child.
+
+        Reviewers' decisions are included.
+        """
         return [edge for edge in self.edges(child) if edge.child == child]
 
     def manual_decisions(self, id_: UUID) -> ManualDecisions:
@@ -482,7 +491,7 @@ class Context:
         return [other for other in candidates if rules.is_candidate_kind(child, other)]
 
     def claims(self, document: Document) -> list[Document]:
-        """Return the documents that name this document's number, except for rejected documents."""
+        """Return documents that name this document's number, except rejected ones."""
         ids = self.holders(keyed.expected_number_keys(document)) - self.manual_decisions(document.id).rejected
         return self.documents(ids, exclude=document.id)
 
@@ -555,9 +564,9 @@ class Context:
     def judge_prompts(
         self, choices: Mapping[UUID, rules.RuleDecision]
     ) -> tuple[dict[UUID, JudgePrompt], dict[UUID, JudgeAnswer]]:
-        """Return the questions for the LLM judge about ambiguous matches, and its stored judgments.
+        """Return the questions for the LLM judge, and its stored judgments.
 
-        A child with a reviewer's decision has no question.
+        The questions are about ambiguous matches. A child with a reviewer's decision has no question.
         """
         ambiguous_choices = {
             id_: choice

@@ -1,4 +1,4 @@
-"""Decisions from scores: duplicates, matches, and reasons for unmatched documents. Pure.
+"""Decisions from scores: duplicates, matches, and reasons for no match. Pure.
 
 A decision belongs to the child of a link (`keys.PARENT_KINDS`) and depends only on this child and its candidates. Three
 rules make links, and a fourth rule follows these links:
@@ -87,7 +87,10 @@ class ProposedMatch:
 
 @dataclass(frozen=True, slots=True)
 class AmbiguousMatch:
-    """An ambiguous match: at most one of the candidates is the parent, and the rules cannot decide."""
+    """Candidates among which the rules cannot decide.
+
+    At most one of them is the parent.
+    """
 
     kinds: tuple[str, ...]
     """The candidates' kinds."""
@@ -181,7 +184,10 @@ def is_same_document(a: Document, b: Document) -> bool:
 
 
 def _has_same_content(a: Document, b: Document, number_a: Reference, number_b: Reference) -> bool:
-    """Return True if two documents of one kind have the same content, regardless of the parties."""
+    """Return True if two documents of one kind have the same content.
+
+    The parties are not compared.
+    """
     days = None if a.day is None or b.day is None else abs(a.day - b.day)
     same_number = bool(number_a.folded & number_b.folded)
     if a.kind == ORDER:
@@ -291,12 +297,15 @@ def open_candidates(
 
 
 def is_candidate_kind(child: Document, other: Document) -> bool:
-    """Return True if a document is a candidate: the child names its number, or the score suffices."""
+    """Return True if a document is a candidate by its number or its score.
+
+    A document qualifies if the child names its number or the score is high enough.
+    """
     return references(child, other) or score(child, other).total >= _MIN_SCORE
 
 
 def candidates_to_score(child: Document, similar: Candidates) -> list[Document]:
-    """Return the similar documents whose score depends on the claims of other documents."""
+    """Return similar documents whose score depends on other documents' claims."""
     return [
         other
         for other in similar
@@ -376,7 +385,10 @@ def _match_by_number(child: Document, parent: Document) -> ProposedMatch:
 
 
 def _by_content(child: Document, candidates: Iterable[Document], claims: Mapping[UUID, Candidates]) -> RuleDecision:
-    """Choose the best candidate of all kinds, because an invoice can be for an order or a contract."""
+    """Choose the best candidate of all kinds.
+
+    The kinds compete, because an invoice can be for an order or a contract.
+    """
     scored = [(score(child, other, claims.get(other.id, ())), other) for other in candidates]
     numbers = {reference.text for _, other in scored for reference in child.references.get(other.kind, ())}
     best, ambiguous_match = _choose(child, scored, ", ".join(sorted(numbers)) or None)
@@ -405,7 +417,10 @@ def _overrule(by_number: RuleDecision, by_content: RuleDecision) -> RuleDecision
 def _choose(
     child: Document, scored: Sequence[_Scored], number: str | None
 ) -> tuple[ProposedMatch | None, AmbiguousMatch | None]:
-    """Return a link to the best candidate if it is certain; otherwise the ambiguous match, if any."""
+    """Return a link to the best candidate if certain, or else an ambiguous match.
+
+    Both are None if there is no probable candidate.
+    """
     ranked = sorted(
         zip(match_probabilities([candidate_score for candidate_score, _ in scored]), scored, strict=True),
         key=lambda item: (-item[0], -item[1][0].total, arrival_order_key(item[1][1])),
@@ -442,7 +457,10 @@ def _ambiguous_match(child: Document, ranked: Sequence[tuple[float, _Scored]], n
 
 
 def _has_referenced_number(references: Iterable[Reference], document: Document) -> bool:
-    """Return True if a reference is the document's number, despite OCR errors, or has its last digits."""
+    """Return True if a reference is the document's number or its last digits.
+
+    OCR errors in the number are tolerated.
+    """
     number = document.number
     return number is not None and any(
         reference.folded & number.folded or (reference.tail is not None and reference.tail == number.tail)
@@ -558,9 +576,9 @@ def _delivered_quantities(child: Document, delivery: Document) -> dict[int, floa
 def _compare_quantities(
     child: Document, lines: Collection[int], delivered: Sequence[Mapping[int, float]]
 ) -> int | None:
-    """Compare the quantities of line items: 0 if all are equal, 1 if the child only has more.
+    """Compare the child's quantities: 0 if all are equal, 1 if some are larger.
 
-    None if the child has less of any line item, or states no quantity.
+    The result is None if the child has less of any line item, or states no quantity.
     """
     has_excess = False
     for index in lines:

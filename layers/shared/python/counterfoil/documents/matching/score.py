@@ -1,9 +1,9 @@
-"""Match weights, and the score of two documents: a sum of weights, each with its evidence. Pure.
+"""Match weights, and the score of two documents. Pure.
 
-The model follows Fellegi and Sunter (A Theory for Record Linkage, 1969). Each level of a feature adds bits: log2 of how
-much more frequent the level is among true pairs than among other candidates. The bits are fitted together (logistic
-regression, see `counterfoil train`), so that dependent features are not counted twice. Together with the prior, they
-add up to the log2 of the odds. Contradictions add negative bits.
+A score is a sum of weights, each with its evidence. The model follows Fellegi and Sunter (A Theory for Record Linkage,
+1969). Each level of a feature adds bits: log2 of how much more frequent the level is among true pairs than among other
+candidates. The bits are fitted together (logistic regression, see `counterfoil train`), so that dependent features are
+not counted twice. Together with the prior, they add up to the log2 of the odds. Contradictions add negative bits.
 
 Choosing one of several candidates is a separate question. How completely a candidate names its parties does not
 distinguish it from similar candidates, so agreeing parties do not count in that comparison (`Score.fit`). Candidates
@@ -160,7 +160,10 @@ class Score:
 
     @cached_property
     def fit(self) -> float:
-        """Bits that distinguish candidates with the same parties: excludes positive party features."""
+        """Bits that distinguish candidates with the same parties.
+
+        Positive bits of party features are excluded.
+        """
         return sum(item.weight for item in self.evidence if item.feature not in _PARTIES or item.weight < 0)
 
 
@@ -211,7 +214,7 @@ def match_probabilities(scores: Sequence[Score]) -> list[float]:
 
 
 def is_conclusive(bits: float) -> bool:
-    """Return whether a number match of this strength is conclusive even if similar documents exist."""
+    """Return whether a number match is conclusive despite similar documents."""
     return probability(bits) >= _CONCLUSIVE_PROBABILITY
 
 

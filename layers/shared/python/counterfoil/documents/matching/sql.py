@@ -1,4 +1,4 @@
-"""SQL for matching: blocking keys, edges, clusters, reviews, and reviewers' decisions.
+"""SQL for blocking keys, edges, clusters, reviews and reviewers' decisions.
 
 Each statement runs in a transaction of one tenant (`Database.tenant`). A review lists a document's ambiguous matches
 with their candidates. It is written with the edges, and opens, changes and closes with the ambiguous matches.
@@ -179,7 +179,7 @@ def columns(keys: Iterable[Key]) -> dict[str, list[str]]:
 
 
 def _rows(keys: Mapping[UUID, Collection[Key]]) -> dict[str, list[Any]]:
-    """Return keys of documents as three arrays for `unnest`, in the common lock order."""
+    """Return document keys as three arrays for `unnest`, in the common lock order."""
     rows = [(id_, *key) for id_ in sorted(keys) for key in sorted(keys[id_])]
     documents, types, values = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
     return {"documents": documents, "types": types, "keys": values}
@@ -312,7 +312,7 @@ def document_exists(connection: Connection, id_: UUID) -> bool:
 
 
 def embedding(columns: Sequence[Any]) -> Embedding | None:
-    """Return the stored embedding in these columns; None if the document has no embedding."""
+    """Return the embedding stored in these columns, or None if it is absent."""
     return None if columns[0] is None else Embedding(*columns)
 
 
@@ -572,7 +572,7 @@ def singleton_clusters(connection: Connection, ids: Collection[UUID]) -> Moves:
 
 
 def rename_clusters(connection: Connection, seeds: Collection[UUID]) -> Moves:
-    """Compute the connected components of the seeds, and set their documents' cluster ids."""
+    """Compute the seeds' connected components, and set the documents' cluster ids."""
     if not seeds:
         return list
     return connection.execute(_CLUSTERS, {"seeds": list(seeds), "contract": CONTRACT}).fetchall
@@ -590,7 +590,10 @@ def write_reasons(connection: Connection, reasons: Mapping[UUID, str | None]) ->
 
 
 def mark_unmatched(connection: Connection, ids: Collection[UUID]) -> None:
-    """Set missing reasons to NO_PARTNER for documents without an edge whose matching has succeeded."""
+    """Set missing reasons to NO_PARTNER for documents without an edge.
+
+    Documents whose matching has not succeeded are skipped.
+    """
     if ids:
         connection.execute(_MARK_UNMATCHED, {"ids": list(ids), "reason": NO_PARTNER})
 
@@ -683,9 +686,9 @@ _HAS_MATCH = "SELECT FROM document_match WHERE document_a_id = %(id)s OR documen
 
 
 def open_unmatched(connection: Connection, id_: UUID, reason: str, now: datetime) -> None:
-    """Open a review without candidates for a skipped document, whose match a reviewer must choose.
+    """Open a review without candidates for a skipped document.
 
-    A document with a match needs no review, because a reviewer confirmed the match.
+    A reviewer must choose its match. A document with a match needs no review, because a reviewer confirmed the match.
     """
     if connection.execute(_HAS_MATCH, {"id": id_}).fetchone() is not None:
         return

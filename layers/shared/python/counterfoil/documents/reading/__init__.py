@@ -1,1 +1,1 @@
-"""Extraction beyond rules: OCR of scanned pages, and a language model for missing fields."""
+"""Extraction beyond rules: OCR of scans, and a language model for missing fields."""

@@ -1,4 +1,4 @@
-"""Lets a language model decide uncertain boundaries between the documents in a file.
+"""Lets a language model decide uncertain boundaries between a file's documents.
 
 The model decides only whether a document starts at an uncertain page. Certain boundaries do not change, and no page can
 be lost. Pages are untrusted, so excerpts from them are sent as data. If the model is not certain, a reviewer decides.
@@ -98,7 +98,10 @@ def decide(llm: LlmClient, deadline: Deadline, pages: Sequence[Page], split: Spl
 
 
 def build_question(pages: Sequence[Page], split: Split) -> str:
-    """Return the user message: excerpts from uncertain and preceding pages, and the rules' findings."""
+    """Return the user message: page excerpts and the rules' findings.
+
+    The excerpts are from the uncertain pages and the pages before them.
+    """
     question_pages = [boundary.page for boundary in split.uncertain_boundaries]
     shown_pages = sorted({number for page in question_pages for number in (page - 1, page)})
     case = {
@@ -123,7 +126,7 @@ def _excerpt(page: Page) -> dict[str, Any]:
 
 
 def answer_schema(question_pages: Iterable[int]) -> type[Choices]:
-    """Return an answer schema that requires exactly one choice for each of these pages."""
+    """Return an answer schema that requires exactly one choice for each page."""
     expected = sorted(question_pages)
 
     class Choosing(Choices):

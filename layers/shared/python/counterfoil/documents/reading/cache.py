@@ -1,7 +1,7 @@
-"""Caches the answers of OCR and language models about a document, because each call is billed.
+"""Caches a document's answers from OCR and language models.
 
-The cache key of a model's answer consists of the provider, the model, the prompt version and the user message. A
-different model or prompt version therefore requires a new call.
+Each call is billed. The cache key of a model's answer consists of the provider, the model, the prompt version and the
+user message. A different model or prompt version therefore requires a new call.
 """
 
 from collections.abc import Callable, Iterable
@@ -88,7 +88,10 @@ class CachedLlm:
         """Sentence for users if the model was not called because the daily budget is spent, else None."""
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return a cached answer, or call the model like `Llm.complete_json`, outside any transaction."""
+        """Return a cached answer, or call the model like `Llm.complete_json`.
+
+        The call is outside any transaction.
+        """
         llm = self._make()
         key_parts = (llm.provider.name, llm.provider.model, request.prompt_version, request.user)
         key = sha256("\n".join(key_parts).encode()).digest()

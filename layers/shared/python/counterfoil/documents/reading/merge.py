@@ -66,9 +66,10 @@ def merge_fields(by_rules: ReadFields | None, by_model: GroundedExtraction) -> R
 
 
 def _without_other_parties(rules: ReadFields, model: ReadFields) -> ReadFields:
-    """Return the model's fields, except parties that contradict the rules' certain parties.
+    """Return the model's fields, except parties that contradict the rules.
 
-    The model's data about one company must not fill the gaps of another.
+    Only parties that the rules read with certainty count. The model's data about one company must not fill the gaps of
+    another.
     """
     roles = ROLES.get(rules.type)
     sides = (roles.seller, roles.buyer) if roles is not None else ()
@@ -114,7 +115,10 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
-    """Return the consistent totals with the fewest gaps; the rules' totals in case of a tie."""
+    """Return the consistent totals with the fewest gaps.
+
+    The rules' totals are preferred in case of a tie.
+    """
     rule_totals, model_totals = (
         {name: source.fields[name] for name in _TOTALS if name in source.fields} for source in (rules, model)
     )
@@ -126,9 +130,9 @@ def _totals(rules: ReadFields, model: ReadFields) -> dict[str, Any]:
 
 
 def _believed_lines(rules: ReadFields, model: ReadFields, fields: Mapping[str, Any]) -> ReadFields | None:
-    """Return the source whose line items best agree with the net total; the rules in case of a tie.
+    """Return the source whose line items best agree with the net total.
 
-    Returns None if neither source has line items.
+    The rules win a tie. Returns None if neither source has line items.
     """
     ranks = {True: 2, None: 1, False: 0}
     candidates = [source for source in (rules, model) if source.fields.get(_LINES)]
@@ -178,7 +182,10 @@ _ESSENTIAL: Mapping[DocumentType, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Completeness:
-    """Problems in an extraction: missing and uncertain fields by path, and contradictions in words."""
+    """Problems in an extraction: missing or uncertain fields, and contradictions.
+
+    Fields are stated as paths, and contradictions as sentences.
+    """
 
     missing: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
@@ -230,7 +237,10 @@ def totals_agree(fields: Mapping[str, Any]) -> bool:
 
 
 def lines_agree(lines: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> bool | None:
-    """Return whether the line items add up to the net total; None if an amount is missing."""
+    """Return whether the line items add up to the net total.
+
+    Returns None if an amount is missing.
+    """
     net = _decimal(fields.get("total_net"))
     amounts = [_decimal(line.get("net_amount")) for line in lines]
     known_amounts = [amount for amount in amounts if amount is not None]

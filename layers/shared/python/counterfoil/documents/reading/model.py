@@ -199,7 +199,10 @@ def _line_text(line: Line) -> str:
 
 
 def answer_schema(grounding: Grounding) -> type[LlmExtraction]:
-    """Return an answer schema whose document number, date and gross total must be on the pages."""
+    """Return an answer schema that checks essential values against the pages.
+
+    The document number, date and gross total must be on the pages.
+    """
 
     class Grounded(LlmExtraction):
         @model_validator(mode="after")
@@ -240,7 +243,10 @@ _CERTAIN, _LIKELY, _INVALID_FORM = 0.8, 0.7, 0.4
 
 
 def grounded_fields(extraction: LlmExtraction, grounding: Grounding) -> GroundedExtraction:
-    """Return the fields of an answer that occur on the pages, without parties whose name does not."""
+    """Return the fields of an answer that occur on the pages.
+
+    Parties are omitted if their name does not occur.
+    """
     roles = ROLES.get(extraction.type, _OTHER_ROLES)
     names = {"number": roles.number, "date": roles.date, "seller": roles.seller, "buyer": roles.buyer}
     verifier = _Verifier(grounding)

@@ -123,7 +123,7 @@ class _Answer(BaseModel):
 
 
 class _Quad(NamedTuple):
-    """Corners of a word in points, clockwise from the top left corner of the readable text."""
+    """Corners of a word in points, clockwise from the text's top left corner."""
 
     text: str
     corners: tuple[tuple[float, float], ...]

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def _read(content: bytes, *, text_only: bool) -> Iterator[Part]:
-    """Yield the extraction from a file's XML, then the pages and scan sizes of a PDF without XML."""
+    """Yield a file's XML extraction, then a PDF's pages if it has no XML.
+
+    The part with the pages also contains the scans' sizes and the noisy pages.
+    """
     from counterfoil.documents.einvoice.extract import extract_xml
     from counterfoil.documents.filetype import FileKind, recognize
 

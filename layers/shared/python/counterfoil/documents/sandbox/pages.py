@@ -1,4 +1,4 @@
-"""Serialization of pages as JSON and bytes, for the pipes between a child process and its parent."""
+"""Serialization of pages as JSON and bytes, for pipes between processes."""
 
 from array import array
 from collections.abc import Sequence

@@ -134,9 +134,9 @@ def unpack_mail(content: bytes, check: Check = _no_check) -> tuple[Envelope, Sen
 
 
 def unpack_archive(content: bytes, check: Check = _no_check) -> Iterator[MailPart] | None:
-    """Return the files that `archive_attachments` yields for an archive; None for an office document.
+    """Return the files in an archive, as `archive_attachments` yields them.
 
-    Raises the same errors as `process.run`, also during iteration of the files.
+    Returns None for an office document. Raises the same errors as `process.run`, also during iteration of the files.
     """
     frames = run("archive", content, {}, UNPACK_LIMITS, check)
     is_office_document = next(frames).value

@@ -1,8 +1,8 @@
-"""Runs child processes that parse untrusted files, and reuses them for several files. Parent side.
+"""Runs and reuses child processes that parse untrusted files.
 
-A child has no credentials in its environment, limits its own memory and CPU time, and terminates with its parent.
-Several threads may call `run` concurrently; each uses its own child. Requests and answers are frames of JSON and bytes
-on pipes. Nothing is unpickled.
+This module is the parent's side. A child has no credentials in its environment, limits its own memory and CPU time, and
+terminates with its parent. Several threads may call `run` concurrently, each with its own child. Requests and answers
+are frames of JSON and bytes on pipes. Nothing is unpickled.
 """
 
 import atexit
@@ -69,7 +69,7 @@ def run(
     limits: Limits,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Frame]:
-    """Run an operation on `content` in a child process, and yield the frames of its answer.
+    """Run an operation in a child process, and yield the frames of its answer.
 
     If a reused child fails or crashes, the call is repeated in another child, because an earlier file may be the cause.
     `check` is called about twice a second during waits, and can stop the call by raising an exception.
@@ -350,7 +350,10 @@ class _Clock:
 
 
 def _library_path() -> dict[str, str]:
-    """Return the environment variable for the library search path, which Lambda's interpreter requires."""
+    """Return the environment variable for the library search path, if set.
+
+    Lambda's interpreter requires it.
+    """
     path = os.environ.get("LD_LIBRARY_PATH")
     return {} if path is None else {"LD_LIBRARY_PATH": path}
 

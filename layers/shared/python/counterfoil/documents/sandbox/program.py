@@ -47,7 +47,10 @@ def limit() -> None:
 
 
 def end_with_parent(lifeline: int) -> None:
-    """Let the kernel kill this process when the parent's end of a pipe closes, even during a call into C."""
+    """Let the kernel kill this process when the parent's end of a pipe closes.
+
+    This works even during a call into C.
+    """
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     signal.signal(signal.SIGIO, signal.SIG_DFL)
@@ -101,7 +104,7 @@ def _is_worn() -> bool:
 
 
 def _address_space() -> int:
-    """Return the size of the address space in bytes; 0 if the system does not report it."""
+    """Return the size of the address space in bytes, or 0 if it is not reported."""
     try:
         statm = Path("/proc/self/statm").read_text()
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""Read business documents from the words of their pages, whether from a text layer or from OCR."""
+"""Reads business documents from the words that a text layer or OCR provides."""

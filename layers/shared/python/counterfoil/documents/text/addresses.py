@@ -1,4 +1,4 @@
-"""Finds postal addresses on a page: first the town, then the street and name above it. Pure."""
+"""Finds a page's postal addresses: first the town, then the lines above. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +109,10 @@ class Address:
 
 
 def town(text: str) -> Town | None:
-    """Return the town in a line, with its postal code, and its country if stated; None for other lines."""
+    """Return the town in a line, with its postal code and its country if stated.
+
+    Returns None for other lines.
+    """
     stripped = re.sub(r"\s+", " ", text).strip(" ,;|·•●")
     match = _TOWN.fullmatch(stripped) or _TOWN_FIRST.fullmatch(stripped) or _AMERICAN.fullmatch(stripped)
     if match is None:
@@ -137,7 +140,7 @@ def _without_country(city: str) -> tuple[str, str | None]:
 
 
 def country(text: str) -> str | None:
-    """Return the ISO code for a text that is a country's name or code; None for other texts."""
+    """Return the ISO code for a country's name or code, or None for other texts."""
     for part in re.split(r"[/,]", text):
         words = re.sub(r"[^a-z ]", " ", fold_letters(part)).strip()
         if code := _COUNTRY_OF.get(re.sub(r"\s+", " ", words)):
@@ -186,7 +189,7 @@ def _nearest_over(layout: Layout, cell: Cell) -> Cell | None:
 
 
 def is_left_aligned(a: Cell, b: Cell) -> bool:
-    """Return whether two cells are lines of one block: they share their left or their right edge."""
+    """Return whether two cells share their left or right edge, as lines of a block."""
     return abs(a.left - b.left) < b.height or abs(a.right - b.right) < _SAME_END * b.height
 
 
@@ -195,7 +198,7 @@ def _may_be_a_year(place: Town) -> bool:
 
 
 def _inline(line: Sequence[Cell]) -> Address | None:
-    """Return an address on one line, such as the sender above an address window, or in a letterhead."""
+    """Return an address on one line, as above an address window or in a letterhead."""
     text = "\x1f".join(cell.text for cell in line)
     parts = [part for part in _SEPARATOR.split(text) if part.strip()]
     for index in range(2, min(len(parts), 6)):
@@ -227,7 +230,10 @@ def _inline(line: Sequence[Cell]) -> Address | None:
 
 
 def _with_company_above(layout: Layout, inline: Address | None) -> Address | None:
-    """Return an inline address, with the company name from above if it starts with an owner or a place."""
+    """Return an inline address, with the company name from above if necessary.
+
+    The name is above if the address starts with an owner or a place.
+    """
     if inline is None:
         return None
     name, street = inline.name or "", inline.street or ""
@@ -242,7 +248,10 @@ def _with_company_above(layout: Layout, inline: Address | None) -> Address | Non
 
 
 def _below_name(layout: Layout, line: Sequence[Cell]) -> Address | None:
-    """Return an address with street and town in one cell and the name above, as in letterheads."""
+    """Return an address with street and town in one cell and the name above.
+
+    Letterheads have this form.
+    """
     for cell in line:
         parts = [part.strip() for part in _SEPARATOR.split(cell.text) if part.strip()]
         place = town(parts[1]) if len(parts) > 1 else None
@@ -265,7 +274,7 @@ def _is_street(text: str) -> bool:
 
 
 def _cells_above(layout: Layout, bottom: Cell, used_cells: set[Cell]) -> Iterator[Cell]:
-    """Yield the cells above a town that may belong to its address, from bottom to top."""
+    """Yield the cells above a town that may be in its address, from bottom to top."""
     cells_above = layout.over(bottom, _MAX_HEIGHT * bottom.height)
     column = [cell for cell in cells_above if abs(cell.left - bottom.left) < bottom.height]
     if not column:
@@ -304,7 +313,7 @@ _TITLES = re.compile(
 
 
 def _label_of(layout: Layout, cell: Cell) -> str | None:
-    """Return "name", "address" or "other" for the label to the left of a cell; None if absent."""
+    """Return "name", "address" or "other" for the label left of a cell, if any."""
     left = layout.left_of(cell)
     if not left or not left[-1].text.rstrip().endswith(":"):
         return None
@@ -313,13 +322,16 @@ def _label_of(layout: Layout, cell: Cell) -> str | None:
 
 
 def _names_contact(cell: Cell) -> bool:
-    """Return whether an address line is a labeled contact person: `Attention: Fiona Baird`."""
+    """Return whether a line is a labeled contact person: `Attention: Fiona Baird`."""
     words = cell.plain.strip(" *.")
     return _ATTENTION.match(words) is not None or (":" in words and _CONTACT.match(words) is not None)
 
 
 def is_address_end(cell: Cell) -> bool:
-    """Return whether a cell cannot be an address line, such as a label, a phone number or a heading."""
+    """Return whether a cell cannot be an address line.
+
+    Examples are labels, phone numbers and headings.
+    """
     words = cell.plain.strip()
     return (
         words.endswith(":")
@@ -347,10 +359,10 @@ _ABOUT_ADDRESS = re.compile(
 
 
 def heading(cell: Cell) -> str | None:
-    """Return the role that a heading assigns to the address below it; None for other cells.
+    """Return the role that a heading assigns to the address below it.
 
-    Roles: `seller`, `buyer`, `invoiced` (billing address), `addressed` (recipient of the document), `delivered`
-    (delivery address), `elsewhere` (any other address).
+    Returns None for other cells. Roles: `seller`, `buyer`, `invoiced` (billing address), `addressed` (recipient of the
+    document), `delivered` (delivery address), `elsewhere` (any other address).
     """
     words = cell.plain.strip(" :.*")
     match = _HEADINGS.fullmatch(words) or _HEADINGS.fullmatch(_ABOUT_ADDRESS.sub("", words))
@@ -392,7 +404,10 @@ def _block(layout: Layout, bottom: Cell, place: Town, upward_cells: Sequence[Cel
 
 
 def _name(lines: Sequence[str]) -> str:
-    """Return the first line, plus the second if that continues a salutation or adds the legal form."""
+    """Return the first line, plus the second if the name continues there.
+
+    It continues after a salutation, or with the legal form.
+    """
     first, *rest = lines
     if rest and _SALUTATION.fullmatch(fold_letters(first)):
         return f"{first} {rest[0]}"
@@ -421,7 +436,10 @@ _LONGEST = 120
 
 
 def labeled(layout: Layout) -> dict[str, Address]:
-    """Return addresses with labeled lines, by the role in their heading, if they have a name and a town."""
+    """Return addresses with labeled lines, by the role in their heading.
+
+    Each must have a name and a town with its postal code.
+    """
     by_role: dict[str, Address] = {}
     for cell in layout.cells:
         role = heading(cell)

@@ -1,7 +1,8 @@
-"""A document's type, number, date, references and currency, from its title and labels. Pure.
+"""A document's type, number and other fields, from its title and labels. Pure.
 
-The title decides the type. It is the largest line that contains only the name of a type, with an optional number and
-date. If there is no title, the label of a type-specific number decides.
+The other fields include dates, references and the currency. The title decides the type. It is the largest line that
+contains only the name of a type, with an optional number and date. If there is no title, the label of a type-specific
+number decides.
 
 Dates are read in seven languages, and only if they are unambiguous. VAT ids and IBANs contain check digits
 (python-stdnum implements the rules of each country's authority). A number with invalid check digits is read only
@@ -92,13 +93,19 @@ def date_order(texts: Iterable[str]) -> DateOrder | None:
 
 
 def find_dates(text: str, order: DateOrder | None) -> Iterator[tuple[int, int, str | None]]:
-    """Yield start, end and ISO form of each date in a text; the form is None if the date is ambiguous."""
+    """Yield the start, end and ISO form of each date in a text.
+
+    The form is None if the date is ambiguous or invalid.
+    """
     for match in _DATE.finditer(fold_letters(text)):
         yield match.start(), match.end(), _iso_date(match, order)
 
 
 def parse_date(text: str, order: DateOrder | None) -> str | None:
-    """Return the ISO form of a text that is a date, optionally with a weekday or time; else None."""
+    """Return the ISO form of a date, optionally with a weekday or time.
+
+    Returns None for other texts and ambiguous dates.
+    """
     for start, end, day in find_dates(text, order):
         before, after = fold_letters(text[:start]).strip(" :(,."), text[end:].strip(" .,;)")
         if (not before or before.isalpha()) and len(before) <= 10 and re.fullmatch(r"(\d{1,2}:\d\d(:\d\d)?)?", after):
@@ -150,7 +157,10 @@ CHECKED_CONFIDENCE, LABELED_CONFIDENCE = 1.0, 0.7
 
 
 def vat_id(text: str) -> tuple[str, float] | None:
-    """Return the VAT id at the start of a text, without spaces, and its confidence; None if absent."""
+    """Return the VAT id at the start of a text, if any, and its confidence.
+
+    The id is returned without separators.
+    """
     match = _VAT.match(text.strip(_MARKS_BEFORE))
     if match is None:
         return None
@@ -162,7 +172,7 @@ def vat_id(text: str) -> tuple[str, float] | None:
 
 
 def _shortened_variants(text: str) -> list[str]:
-    """Return the text without separators, then shorter variants that omit its last parts."""
+    """Return a text without separators, then variants without its last parts."""
     parts = re.split(r"[ .-]", text)
     return ["".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
@@ -177,7 +187,10 @@ def has_valid_check_digits(number: str) -> bool:
 
 
 def iban(text: str) -> tuple[str, float] | None:
-    """Return the IBAN at the start of a text, without spaces, and its confidence; None if absent."""
+    """Return the IBAN at the start of a text, if any, and its confidence.
+
+    The IBAN is returned without spaces.
+    """
     match = _IBAN.match(text.strip(_MARKS_BEFORE))
     if match is None:
         return None
@@ -207,7 +220,10 @@ def emails(text: str) -> list[str]:
 
 
 def split_reference(text: str) -> tuple[str, str] | None:
-    """Return the document number at the start of a text, and the text after it; None if absent."""
+    """Split a text into the document number at its start and the text after it.
+
+    Returns None if it does not start with a document number.
+    """
     stripped = text.lstrip(_MARKS_BEFORE)
     match = _REFERENCE.match(stripped)
     if match is None or len(match[0]) > _MAX_REFERENCE:
@@ -271,7 +287,7 @@ Documents often cite types that are later in this list, but rarely types that ar
 
 @dataclass(frozen=True)
 class Title:
-    """A line that names a document type, with the number and date if it contains them."""
+    """A line that names a document type, with its number and date if present."""
 
     type: DocumentType
     cell: Cell
@@ -282,7 +298,7 @@ class Title:
 
 
 def title(layout: Layout, order: DateOrder | None) -> Title | None:
-    """Return a document's title: the topmost of the largest candidates on the earliest page."""
+    """Return the topmost of the largest title candidates on the earliest page."""
     usual_height = median([cell.height for cell in layout.cells] or [0.0])
     candidates = list(_titles(layout, order, usual_height))
     return min(
@@ -328,13 +344,16 @@ def _may_precede(text: str) -> bool:
 
 
 def _is_of_type(layout: Layout, cell: Cell) -> bool:
-    """Return whether the label above a cell marks it as the name of a type: `Documento` above `FACTURA`."""
+    """Return whether the label above a cell marks it as the name of a type.
+
+    For example, `Documento` may be above `FACTURA`.
+    """
     cells_above = [other for other in layout.over(cell, 2 * cell.height) if abs(other.left - cell.left) < cell.height]
     return bool(cells_above) and _TYPE_LABEL.fullmatch(cells_above[-1].plain.strip(" .:")) is not None
 
 
 def _is_label(layout: Layout, cell: Cell) -> bool:
-    """Return whether a cell is a label: a value is to its right, or it ends in a colon."""
+    """Return whether a cell is a label, with a colon or a value to its right."""
     right = layout.right_of(cell)
     return cell.text.rstrip().endswith(":") or (
         right is not None and (right.text.startswith(":") or split_reference(right.text) is not None)
@@ -344,7 +363,7 @@ def _is_label(layout: Layout, cell: Cell) -> bool:
 def _number_and_date(
     layout: Layout, cell: Cell, rest: str, order: DateOrder | None
 ) -> tuple[str | None, str | None] | None:
-    """Return the number and date in the text after a title; None if it contains anything else."""
+    """Return the number and date after a title, or None if other text follows."""
     rest = _PARENTHESIS.sub(lambda match: " " * len(match[0]), rest) if not parse_date(rest, order) else rest
     while repeated := _REPEATED_TITLE.match(fold_letters(rest)):
         rest = rest[repeated.end() :]
@@ -386,9 +405,10 @@ def _with_tail(
 
 
 def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[DocumentType, LabeledValue] | None:
-    """Return a document's type and number, identified by the number's label or name; None if absent.
+    """Return a document's type and number, based on the number's label or name.
 
-    Only a labeled invoice number overrides a title, because invoices cite documents of most other types.
+    Returns None if there is no such number. Only a labeled invoice number overrides a title, because invoices cite
+    documents of most other types.
     """
     if title is not None:
         is_citable = title.type not in {DocumentType.INVOICE, DocumentType.CREDIT_NOTE}
@@ -404,9 +424,9 @@ def type_by_number(layout: Layout, parse: Parse, title: Title | None) -> tuple[D
 
 
 def _type_by_name(layout: Layout, parse: Parse) -> tuple[DocumentType, LabeledValue] | None:
-    """Return the first type whose name precedes a number in the upper part of page 1, and the number.
+    """Return the first type whose name precedes a number, and the number.
 
-    Returns None for reminders and statements, because they name invoices.
+    Only the upper part of page 1 is searched. Returns None for reminders and statements, because they name invoices.
     """
     first_page_cells = [cell for cell in layout.cells if cell.page == 1]
     if any(_REMINDER.search(cell.plain) for cell in first_page_cells):
@@ -427,7 +447,7 @@ def _labeled(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[Label
 
 
 def named_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Iterator[LabeledValue]:
-    """Yield the numbers that directly follow the name of a type: `Sammelrechnung   R-1`."""
+    """Yield the numbers directly after a type's name: `Sammelrechnung   R-1`."""
     name = _NAMES[kind]
     for labeled in find(layout, name, parse, below=False):
         words = (
@@ -453,7 +473,10 @@ def own_numbers(layout: Layout, kind: DocumentType, parse: Parse) -> Sequence[La
 
 
 def number_beside(layout: Layout, title: Title, parse: Parse) -> LabeledValue | None:
-    """Return the number labeled only "number", near a title or in a row of labels on the title's page."""
+    """Return the number labeled only "number" on the title's page.
+
+    The label must be near the title or in a row of labels.
+    """
     for labeled in find(layout, _BARE_NUMBER, parse):
         label = labeled.label
         is_near = abs(label.top - title.cell.top) <= _NEAR_TITLE * title.cell.height
@@ -526,7 +549,7 @@ Fields = dict[str, str | list[str]]
 
 
 def parse_reference(text: str, order: DateOrder | None, *, strict: bool = True) -> tuple[str, float] | None:
-    """Return the document number at the start of a text, and its confidence; None if absent.
+    """Return the document number at the start of a text, if any, and its confidence.
 
     With `strict`, only a date, an order's line number or further numbers may follow it.
     """
@@ -657,9 +680,9 @@ class LabeledFields:
         return None
 
     def _read_lone_date(self, name: str, due: str | None) -> None:
-        """Read the only unlabeled date in the upper part of the first page, ignoring the due date.
+        """Read the only unlabeled date in the upper part of the first page.
 
-        A date after a town takes precedence: `Cully, le 23 août 2024`.
+        The due date is ignored. A date after a town takes precedence: `Cully, le 23 août 2024`.
         """
         days: dict[str, Cell] = {}
         days_after_town: dict[str, Cell] = {}
@@ -677,7 +700,7 @@ class LabeledFields:
                 return
 
     def _payment_deadlines(self) -> Iterator[LabeledValue]:
-        """Yield the due dates in payment requests, except deadlines for early payment discounts."""
+        """Yield the due dates in payment requests, except discount deadlines."""
         for line in self._layout.lines:
             text = " ".join(cell.text for cell in line)
             for start, end, day in find_dates(text, self._order):
@@ -694,7 +717,10 @@ class LabeledFields:
 
 
 def currency(layout: Layout) -> tuple[str, Evidence] | None:
-    """Return the labeled currency, or the only currency in the document; None if ambiguous or absent."""
+    """Return the labeled currency, or else the only currency in the document.
+
+    Returns None if the currency is ambiguous or absent.
+    """
 
     def code(text: str) -> tuple[str, float] | None:
         match = _CURRENCY_CODE.search(text[:12])

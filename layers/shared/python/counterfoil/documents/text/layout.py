@@ -1,4 +1,4 @@
-"""Splits a page's lines into cells, and finds neighboring cells and labeled values. Pure.
+"""Splits lines into cells, and finds neighboring cells and labeled values. Pure.
 
 Words separated by single spaces form a cell. A wider gap separates a label from its value, or two columns. The value of
 a label follows in the same cell, in the next cell on the line, or directly below.
@@ -112,7 +112,7 @@ class Layout:
         return line[: line.index(cell)]
 
     def below(self, cell: Cell) -> Cell | None:
-        """Return the nearest cell below that overlaps this one horizontally, at most two lines away."""
+        """Return the nearest horizontally overlapping cell, at most two lines below."""
         limit = cell.bottom + _REACH_BELOW * cell.height
         index = cell.line + 1
         while (line := self._line_of.get((cell.page, index))) is not None:
@@ -125,7 +125,10 @@ class Layout:
         return None
 
     def under(self, cell: Cell) -> Iterator[Cell]:
-        """Yield the cells below on the same page that overlap this one horizontally, from top to bottom."""
+        """Yield the cells below that overlap this one horizontally, top to bottom.
+
+        Only cells on the same page are included.
+        """
         index = cell.line + 1
         while (line := self._line_of.get((cell.page, index))) is not None:
             index += 1
@@ -238,7 +241,10 @@ def _may_be_above_value(layout: Layout, cell: Cell, *, below: bool) -> bool:
 
 
 def is_column_header(layout: Layout, cell: Cell) -> bool:
-    """Return whether a cell is in a row of at least three labels without digits, most above a value."""
+    """Return whether a cell is in a row of labels, most of them above a value.
+
+    The row must have at least three labels, without digits. The heading of a line item table does not count.
+    """
     row = layout.line(cell)
     if len(row) < _FEWEST_IN_A_ROW or any(letter.isdigit() for other in row for letter in other.text):
         return False

@@ -1,6 +1,6 @@
-"""A page's words with their boxes, the lines that they form, and a legibility check for text layers.
+"""Words of a page with their boxes, their lines, and a legibility check.
 
-Pages come from a PDF's text layer (`pages`) or from OCR, and have the same form.
+The check is for text layers. Pages come from a PDF's text layer (`pages`) or from OCR, and have the same form.
 """
 
 import ctypes
@@ -114,7 +114,7 @@ class Page:
     lost_words: tuple[Word, ...] = ()
 
     def lines(self) -> list[Line]:
-        """Return the lines from top to bottom, regardless of the order of words in the file."""
+        """Return the lines from top to bottom, whatever the word order in the file."""
         return list(self._lines)
 
     @cached_property
@@ -147,7 +147,10 @@ def _lines(words: Sequence[Word]) -> Iterator[Line]:
 
 
 def _overlap(a: Word, b: Word) -> float:
-    """Return the vertical overlap as a share of the shorter box: at most 1, negative for a gap."""
+    """Return the vertical overlap as a share of the shorter box.
+
+    It is at most 1, and negative for a gap.
+    """
     shared = min(a.bottom, b.bottom) - max(a.top, b.top)
     return shared / max(min(a.bottom - a.top, b.bottom - b.top), 0.1)
 
@@ -191,7 +194,7 @@ def pages(content: bytes) -> list[Page]:
 
 
 class _Character(NamedTuple):
-    """A character and its box in PDF coordinates: x increases to the right, y upwards."""
+    """A character and its box in PDF coordinates, where y increases upwards."""
 
     text: str
     left: float
@@ -256,7 +259,7 @@ def _is_lost(code: int) -> bool:
 
 
 def _prevailing_turns(runs: Sequence[_Run]) -> int:
-    """Return the clockwise quarter turns of most text, relative to the page's own rotation.
+    """Return the quarter turns of most text, clockwise from the page's rotation.
 
     If the page is rotated one way and its text the other, as after a sideways scan, the text is displayed upright.
     """
@@ -290,14 +293,20 @@ def _runs(text_page: ctypes.c_void_p, count: int) -> Iterator[_Run]:
 
 
 def _may_be_kerning(text_page: ctypes.c_void_p, index: int, code: int) -> bool:
-    """Return whether pdfium inserted this space before a lowercase letter, where it may be kerning."""
+    """Return whether pdfium inserted this space before a lowercase letter.
+
+    The gap may then be kerning.
+    """
     guessed = code == _SPACE and raw.FPDFText_IsGenerated(text_page, index) == 1
     return guessed and _visible_text(raw.FPDFText_GetUnicode(text_page, index + 1)).islower()
 
 
 @lru_cache(maxsize=4096)
 def _visible_text(code: int) -> str:
-    """Return the visible form of a code point: one or a few letters, a space, or "" if it has none."""
+    """Return the visible form of a code point, or "" if it has none.
+
+    Whitespace becomes a space, and a ligature becomes several letters.
+    """
     text = _PRINTED.get(text := chr(code), text)
     if text.isspace():
         return " "
@@ -311,7 +320,10 @@ def _turns(angle: float) -> int | None:
 
 
 def _upright(character: _Character, turns: int, box: tuple[float, float, float, float]) -> Word:
-    """Rotate a character upright, and measure its box from the top left corner of the upright page."""
+    """Rotate a character upright, and measure its box from the top left corner.
+
+    The corner is that of the upright page.
+    """
     text, left, bottom, right, top = character
     x0, y0, x1, y1 = box
     match turns:

@@ -1,8 +1,8 @@
-"""Reads a document's supplier and buyer: addresses, VAT ids, bank accounts and e-mail addresses. Pure.
+"""Reads a document's supplier and buyer. Pure.
 
-The heading above an address states its role. Without a heading, the usual layout of a business letter decides. The
-sender is on one line above the address window or in the letterhead, and the addressee is in the window. Addresses that
-match neither are ignored.
+Parties have addresses, VAT ids, bank accounts and email addresses. The heading above an address states its role.
+Without a heading, the usual layout of a business letter decides. The sender is on one line above the address window or
+in the letterhead, and the addressee is in the window. Addresses that match neither are ignored.
 """
 
 import re
@@ -121,7 +121,10 @@ def _by_heading(layout: Layout, writer: str) -> tuple[dict[str, Address], list[A
 
 
 def _role(layout: Layout, address: Address) -> str | None:
-    """Return the role from the heading above an address, or from the labels to the left of its lines."""
+    """Return the role from the heading above an address, or from its labels.
+
+    Labels are to the left of the address lines.
+    """
     starts = [address.top]
     for cell in address.cells:
         left_cells = layout.left_of(cell)
@@ -133,7 +136,10 @@ def _role(layout: Layout, address: Address) -> str | None:
 
 
 def _heading_over(layout: Layout, top: Cell) -> str | None:
-    """Return the role of the nearest heading above a line, with only labeled lines in between."""
+    """Return the role of the nearest heading above a line.
+
+    Only labeled lines may be in between.
+    """
     cells_above = [
         cell
         for cell in layout.over(top, _OVER_ADDRESS * top.height)
@@ -149,9 +155,10 @@ def _heading_over(layout: Layout, top: Cell) -> str | None:
 
 
 def _sender(layout: Layout, unheaded: Iterable[Address]) -> Address | None:
-    """Return the sender: the line above the window, the letterhead, or the foot of the first page.
+    """Return the sender from above the window, the letterhead or the footer.
 
-    If the line above the window has a post office box, another address of the same company replaces it.
+    Only the first page is searched. If the line above the window has a post office box, another address of the same
+    company replaces it.
     """
     first_page = [address for address in unheaded if address.top.page == 1 and not address.to_person]
     height = layout.pages[0].height
@@ -203,7 +210,10 @@ def _writer_without_letterhead(
 
 
 def _letterhead(layout: Layout, known_addresses: Iterable[Address]) -> str | None:
-    """Return the only company name with a legal form at the top of the first page, outside addresses."""
+    """Return the only company name with a legal form in the letterhead.
+
+    The letterhead is the top of the first page. Names in addresses are ignored.
+    """
     address_cells = {cell for address in known_addresses for cell in address.cells}
     names = {
         cell.text
@@ -218,7 +228,7 @@ def _letterhead(layout: Layout, known_addresses: Iterable[Address]) -> str | Non
 
 
 def _addressee(layout: Layout, unheaded: Iterable[Address], sender: Address | None) -> Address | None:
-    """Return the addressee: the first address in the window that differs from the sender's."""
+    """Return the first address in the window that differs from the sender's."""
     height = layout.pages[0].height
     for address in sorted(unheaded, key=lambda candidate: not candidate.to_person):
         top = address.top.top
@@ -246,7 +256,10 @@ def _blocks(layout: Layout, sides: Mapping[str, Address]) -> dict[Cell, str]:
 
 
 def _block(layout: Layout, address: Address, used_cells: Container[Cell]) -> list[Cell]:
-    """Return the cells between an address's lines, and the cells right below it about the same party."""
+    """Return the cells between an address's lines and directly below it.
+
+    Cells below must be about the same party.
+    """
     top, bottom = address.cells[0], address.cells[-1]
     cells = [cell for cell in layout.over(bottom, bottom.top - top.top) if addresses.is_left_aligned(cell, bottom)]
     previous = bottom
@@ -261,7 +274,10 @@ def _block(layout: Layout, address: Address, used_cells: Container[Cell]) -> lis
 
 
 def _continues_block(cell: Cell) -> bool:
-    """Return whether a line below an address is about the same party, such as a country or phone number."""
+    """Return whether a line below an address is about the same party.
+
+    It may be a country or a phone number, for example.
+    """
     if addresses.is_heading(cell) or addresses.town(cell.text) is not None:
         return False
     is_number = bool(find_vat_ids(cell.text) or find_ibans(cell.text))
@@ -375,7 +391,10 @@ def _group_by_side(ids: Iterable[_Id], writer: str, layout: Layout) -> dict[str,
 
 
 def _choose(candidates: list[_Id], layout: Layout, field: str) -> _Id | None:
-    """Return the only value, the first IBAN, or the only value at the foot of a page; else None."""
+    """Return the only value, the first IBAN, or the only value in a page footer.
+
+    Returns None if the value is ambiguous or absent.
+    """
     if not candidates or len({id_.value for id_ in candidates}) == 1 or field == "iban":
         return candidates[0] if candidates else None
     at_foot = [id_ for id_ in candidates if id_.cell.top > _FOOTER * layout.pages[id_.cell.page - 1].height]

@@ -42,7 +42,10 @@ class Reading:
 
 
 def read(pages: Sequence[Page]) -> Reading | None:
-    """Read one document from its pages; None if its type or its own number is missing."""
+    """Read one document from its pages.
+
+    Returns None if its type or its own number is missing.
+    """
     layout = Layout(pages)
     order = kind.date_order(cell.text for cell in layout.cells)
     identity = _identity(layout, order)
@@ -71,7 +74,7 @@ _Identity = tuple[DocumentType, str, Evidence, tuple[str, Evidence] | None]
 
 
 def _identity(layout: Layout, order: kind.DateOrder | None) -> _Identity | None:
-    """Return the type, the number, its evidence, and the date beside the number if present."""
+    """Return the type, the number, its evidence, and any date beside the number."""
 
     def parse(text: str) -> tuple[str, float] | None:
         return parse_reference(text, order)
@@ -125,7 +128,10 @@ def _read_lines(
 
 
 def _credit(fields: dict[str, Any]) -> None:
-    """Make a credit note's totals positive if none is positive: some are printed with a minus sign."""
+    """Make a credit note's totals positive if none is positive.
+
+    Some credit notes are printed with minus signs.
+    """
     amounts = [Decimal(fields[name]) for name in _TOTALS if name in fields]
     if not any(amounts) or any(amount > 0 for amount in amounts):
         return

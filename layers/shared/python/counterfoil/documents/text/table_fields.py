@@ -193,7 +193,10 @@ def _split_rows(
 
 
 def _is_code(pieces: Sequence[Piece]) -> bool:
-    """Return whether the first row of a cell is a single word with a digit, such as an article number."""
+    """Return whether a cell's first row is a code, such as an article number.
+
+    A code is a single word with a digit.
+    """
     return len(pieces[0].tokens) == 1 and any(map(str.isdigit, pieces[0].text))
 
 
@@ -203,9 +206,9 @@ def _is_known_code(text: str) -> bool:
 
 
 def is_collapsed(lines: Sequence[RawLine], heading: Heading) -> bool:
-    """Return whether cells with several values omit missing values instead of leaving a blank row.
+    """Return whether cells with several values omit missing values.
 
-    Every such cell then starts at the top of its line item.
+    If so, every such cell starts at the top of its line item. Otherwise, missing values leave blank rows.
     """
     for index, column in enumerate(heading.columns):
         if len(column.names) < 2 or any(name[0] is Kind.DESCRIPTION for name in column.names):
@@ -266,9 +269,10 @@ def _paragraphs(pieces: Sequence[Piece]) -> Iterator[list[str]]:
 
 
 def description_of(rows: Sequence[str]) -> str:
-    """Return the description in these rows, without labeled codes, gross prices and discounts.
+    """Return the description in these rows, without labeled values.
 
-    Rows below such a label are remarks and not part of the description.
+    Labeled values are codes, gross prices and discounts. Rows below such a label are remarks and not part of the
+    description.
     """
     parts: list[str] = []
     for row in rows:
@@ -333,7 +337,7 @@ def _put_basis(item: LineFields, text: str, form: NumberFormat) -> None:
 
 
 def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
-    """Check quantity * price / basis = net, and raise or lower the confidence accordingly.
+    """Check quantity * price / basis = net, and raise or lower the confidence.
 
     If only that explains the net amount, a discount is subtracted from the price, or a price basis is derived.
     """
@@ -365,7 +369,7 @@ def _prove(item: LineFields, values: Mapping[Kind, Token]) -> None:
 
 
 def count_pieces(lines: Sequence[LineFields]) -> None:
-    """Set the unit C62 (one) for quantities without a unit if another line item states a unit."""
+    """Set missing units of quantities to C62 (one) if a line item states a unit."""
     if any("unit" in item.fields and item.confidence["unit"] > _DERIVED for item in lines):
         for item in lines:
             if "quantity" in item.fields and not item.has_unknown_unit:
