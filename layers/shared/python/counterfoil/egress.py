@@ -1,8 +1,9 @@
-"""Calls to URLs that tenants choose: to public hosts over HTTPS, and to allowlisted internal hosts.
+"""Calls to URLs that tenants choose.
 
-A host name is resolved once, and the call connects to one of the addresses that passed the check. A name server
-therefore cannot return a different address for the call. The Host header, SNI and the certificate check use the name.
-Redirects are not followed, and proxies are not used.
+Public hosts are called over HTTPS. Internal hosts must be on the allowlist. A host name is resolved once, and the call
+connects to one of the addresses that passed the check. A name server therefore cannot return a different address for
+the call. The Host header, SNI and the certificate check use the name. Redirects are not followed, and proxies are not
+used.
 """
 
 import socket
@@ -90,9 +91,9 @@ class Egress:
     """Client for calls to URLs that tenants choose."""
 
     def __init__(self, allowlist: Sequence[str] = (), resolve: Resolve = resolve_host) -> None:
-        """Permit public hosts and the `allowlist`, whose entries are `host:port` or networks (`10.1.0.0/16`).
+        """Permit public hosts and the hosts on the `allowlist`.
 
-        Entries of the allowlist may be internal, and may also be called over HTTP.
+        Entries are `host:port` or networks (`10.1.0.0/16`). They may be internal, and may also be called over HTTP.
         """
         self._endpoints = {entry.lower() for entry in allowlist if "/" not in entry}
         self._networks = [ip_network(entry) for entry in allowlist if "/" in entry]
@@ -171,9 +172,9 @@ class Egress:
         raise RejectedRequestError(_not_public_message(host))
 
     def rejection_reason(self, url: str) -> str | None:
-        """Return the reason why a URL can never be called, or None if it may be permitted.
+        """Return the reason why a URL can never be called, or None.
 
-        Does not resolve the name.
+        If the result is None, the URL may be permitted. Does not resolve the name.
         """
         try:
             parts = urlsplit(url)
@@ -201,7 +202,7 @@ class Egress:
 
 
 def _rejection(scheme: str, host: str, port: int) -> str | None:
-    """Return the reason why a scheme or port is not permitted outside the allowlist, if any."""
+    """Return the reason why a scheme or port requires an allowlist entry, or None."""
     if scheme != "https":
         return f"{host} may not be called: only https is permitted"
     if port not in PORTS:
@@ -218,7 +219,10 @@ def _join_ports(ports: frozenset[int]) -> str:
 
 
 def _parse_ip(host: str) -> str | None:
-    """Return the IP address if `host` is one in any notation, or None if it is a name."""
+    """Return the IP address in `host`, or None if it is a name.
+
+    The address may have any notation. `localhost` counts as 127.0.0.1.
+    """
     host = host.removesuffix(".")
     if host == "localhost" or host.endswith(".localhost"):
         return "127.0.0.1"

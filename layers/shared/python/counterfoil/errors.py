@@ -72,10 +72,10 @@ class ServiceUnavailableError(TransientError):
 
 
 class InvalidLlmResponseError(TransientError):
-    """A language model's answer is empty, is not valid JSON, or does not match its schema.
+    """A language model's answer is empty or invalid.
 
-    The message contains a preview of the answer, which can quote a document. Only the tenant sees this message. Logs
-    contain `unquoted` instead.
+    It is invalid if it is not JSON or does not match its schema. The message contains a preview of the answer, which
+    can quote a document. Only the tenant sees this message. Logs contain `unquoted` instead.
     """
 
     def __init__(self, message: str, *, preview: str | None = None) -> None:
@@ -85,7 +85,10 @@ class InvalidLlmResponseError(TransientError):
 
 
 class ParserError(TransientError):
-    """The process that reads files did not start, was killed from outside, or failed unexpectedly."""
+    """The process that reads files did not start or did not finish.
+
+    If it did not finish, it was killed from outside or failed unexpectedly.
+    """
 
 
 class UnsupportedSchemaError(TransientError):
@@ -202,10 +205,10 @@ _MAX_FRAMES = 40
 
 
 def own_frames(error: BaseException) -> str | None:
-    """Return Counterfoil's own frames from the tracebacks of an error and its causes, or None if absent.
+    """Return Counterfoil's own frames from an error's tracebacks, or None.
 
-    Each frame is one line with module, line number and function. Messages and local variables are omitted, because
-    they can quote documents.
+    The tracebacks of its causes are included. Each frame is one line with module, line number and function. Messages
+    and local variables are omitted, because they can quote documents.
     """
     lines: list[str] = []
     cause: BaseException | None = error
@@ -229,7 +232,7 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def safe_message(error: BaseException, *, for_log: bool = False) -> str:
-    """Return the message of a Counterfoil error, or the type and location of any other error.
+    """Return a Counterfoil error's message, or another error's type and location.
 
     Messages from other errors are omitted, because they can quote documents. With `for_log`, mail addresses and model
     answers are also omitted.

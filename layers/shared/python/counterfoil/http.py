@@ -167,9 +167,9 @@ def send(  # noqa: PLR0913
 def _run_call(
     call: Callable[[], httpx.Response], url: str, call_socket: "_CallSocket", total: float, grace: float
 ) -> httpx.Response:
-    """Return the result of `call` within `total` seconds, including `grace` seconds for a partial body.
+    """Return the result of `call` within `total` seconds.
 
-    Raises the same errors as `send`.
+    This time includes `grace` seconds for a partial body. Raises the same errors as `send`.
     """
     failure: CounterfoilError
     try:
@@ -219,7 +219,7 @@ def run_with_deadline(
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the Retry-After header's delay in seconds, or None if there is no valid header.
+    """Return the delay of a valid Retry-After header in seconds, or None.
 
     The delay is from 0 to MAX_RETRY_AFTER. Header names must be in lower case. If the header is a date, the delay
     counts from the response's Date header, or from the local time if that header is missing.
@@ -250,7 +250,10 @@ class _CallSocket:
         self._is_closed = False
 
     def watch(self, event: str, info: Mapping[str, Any]) -> None:
-        """Store the socket. httpcore calls this after connecting and after the TLS handshake."""
+        """Store the socket of the call.
+
+        httpcore calls this method after connecting and after the TLS handshake.
+        """
         stream = info.get("return_value")
         if not event.endswith((".connect_tcp.complete", ".start_tls.complete")) or stream is None:
             return
@@ -343,7 +346,10 @@ def _read_body(response: httpx.Response, max_bytes: int, *, allow_partial: bool)
 
 
 def _body_error(response: httpx.Response, size: int, max_body_bytes: int) -> Exception:
-    """Return the error for a body that is incomplete, too long or in an unsupported encoding."""
+    """Return the error for an unreadable body.
+
+    The body is incomplete, too long or in an unsupported encoding.
+    """
     if size > max_body_bytes:
         return RejectedRequestError(f"{_host(response)} answered with more than {max_body_bytes} bytes")
     if _content_encoding(response) not in _DEFLATE_ENCODINGS:
@@ -385,5 +391,8 @@ def _url_host(url: str) -> str:
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the system's certificates or SSL_CERT_FILE and SSL_CERT_DIR."""
+    """Return a TLS context that trusts the system's certificates.
+
+    SSL_CERT_FILE and SSL_CERT_DIR can replace them.
+    """
     return ssl.create_default_context()

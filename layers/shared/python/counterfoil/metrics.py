@@ -1,4 +1,4 @@
-"""Counterfoil's metrics, and the function that writes them in CloudWatch's embedded metric format.
+"""Counterfoil's metrics in CloudWatch's embedded metric format.
 
 CloudWatch extracts the metrics from the log, so writing them requires no call that could fail or block.
 """
@@ -151,10 +151,11 @@ class Metric(StrEnum):
 
 
 def emit(values: Mapping[Metric, float | Sequence[float]], **dimensions: str) -> None:
-    """Write metrics to the log, with `dimensions` and also without dimensions, for alarms on totals.
+    """Write metrics to the log, both with `dimensions` and without any.
 
-    A list becomes an array, which CloudWatch requires for percentiles. Empty lists are skipped, and values beyond
-    MAX_VALUES go to further lines. The function is thread-safe, because each line is a single write.
+    Alarms on totals use the metrics without dimensions. A list becomes an array, which CloudWatch requires for
+    percentiles. Empty lists are skipped, and values beyond MAX_VALUES go to further lines. The function is thread-safe,
+    because each line is a single write.
     """
     series = {
         metric: [float(value)] if isinstance(value, int | float) else [float(item) for item in value]

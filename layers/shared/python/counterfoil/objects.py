@@ -38,11 +38,11 @@ def erase(
     before: datetime | None = None,
     retained: Collection[str] = (),
 ) -> int:
-    """Erase every version of the object `key`, or of every object below `key` if it ends with a slash.
+    """Erase every version of an object, or of all objects below a prefix.
 
-    If `version` is given, only this version is erased. If `before` is given, only versions last modified at or before
-    this time are erased. Versions in `retained` are not erased. Incomplete multipart uploads are aborted. Returns the
-    number of versions and delete markers erased.
+    `key` is a prefix if it ends with a slash. If `version` is given, only this version is erased. If `before` is given,
+    only versions last modified at or before this time are erased. Versions in `retained` are not erased. Incomplete
+    multipart uploads are aborted. Returns the number of versions and delete markers erased.
 
     Raises:
         UnfinishedError: too little time was left. Call the function again.

@@ -1,4 +1,4 @@
-"""A tenant's tolerances in PostgreSQL, and suggestions derived from reviewers' decisions.
+"""A tenant's tolerances in PostgreSQL, and suggestions derived from decisions.
 
 Changes require a database connection as counterfoil_api. Each change writes an audit entry in the same transaction.
 """
@@ -104,12 +104,15 @@ def remove(connection: Connection, change: Change, tolerance: Tolerance, reason:
 
 
 def _lock(connection: Connection, change: Change) -> None:
-    """Exclude concurrent changes to the tenant's tolerances until the transaction ends."""
+    """Lock the tenant's tolerances until the transaction ends."""
     connection.execute("SELECT FROM tenant WHERE id = %s FOR UPDATE", [change.tenant_id])
 
 
 def _scope_hashes(connection: Connection, change: Change, tolerance: Tolerance) -> dict[str, Any]:
-    """Return the supplier and article as keyed hashes, because the audit trail contains no names."""
+    """Return the supplier and article as keyed hashes.
+
+    The audit trail contains no names.
+    """
     scope = {"supplier": tolerance.supplier, "article": tolerance.article}
     return {
         name: None if value is None else audit.hmac_digest(connection, change.tenant_id, value.encode()).hex()
@@ -136,7 +139,10 @@ def _remove(connection: Connection, change: Change, tolerance: Tolerance) -> boo
 
 
 def suggest(connection: Connection, tenant_id: UUID) -> list[SuggestionResult]:
-    """Return tolerances suggested by reviewers' decisions, and the reasons for missing suggestions."""
+    """Return suggested tolerances, and the reasons for missing suggestions.
+
+    Suggestions are derived from reviewers' decisions.
+    """
     return suggest_tolerances(differences.labels(connection), Tolerances(diagnostics.tolerances(connection, tenant_id)))
 
 
@@ -162,7 +168,7 @@ def accept(connection: Connection, change: Change, suggestion_id: str, reason: s
 
 
 def title(suggestion: SuggestionResult) -> str:
-    """Return the supplier, the key and the direction of a suggestion as text for users."""
+    """Return a suggestion's supplier, key and direction as text for users."""
     is_name = suggestion.supplier_name == suggestion.supplier
     supplier = suggestion.supplier_name if is_name else f"{suggestion.supplier_name} ({suggestion.supplier})"
     return f"{supplier}, {_KEY_LABELS[suggestion.key]}, {suggestion.direction} than expected"

@@ -33,9 +33,12 @@ def unit_code(text: str) -> str | None:
 
 @lru_cache(maxsize=2_000)
 def canonical(text: str | None) -> str | None:
-    """Return the preferred code for a unit of measure, or an unknown unit in upper case.
+    """Return the preferred code of a unit, or an unknown unit in upper case.
 
-    >>> canonical("Stk"), canonical("H87"), canonical("CT"), canonical("VPE 12") ('C62', 'C62', 'XCT', 'VPE 12')
+    Returns None if the text is empty.
+
+    >>> canonical("Stk"), canonical("H87"), canonical("CT"), canonical("VPE 12")
+    ('C62', 'C62', 'XCT', 'VPE 12')
     """
     if not text or not (symbol := text.strip().upper()):
         return None

@@ -141,9 +141,10 @@ class TenantJobs(NamedTuple):
 
 
 def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, after: PageCursor | None = None) -> Page:
-    """Return the documents from at most `limit` uploads after the cursor `after`, in order of arrival.
+    """Return the documents from a page of uploads, in order of arrival.
 
-    Runs in the tenant's transaction. `tenant` is the tenant's slug.
+    The page starts after the cursor `after`, and has at most `limit` uploads. Runs in the tenant's transaction.
+    `tenant` is the tenant's slug.
     """
     rows = connection.execute(_PLACES.encode(), {"tenant": tenant_id, "limit": limit + 1, **_after(after)}).fetchall()
     cursors = [PageCursor(*row) for row in rows[:limit]]
@@ -155,9 +156,10 @@ def page(connection: Connection, tenant_id: UUID, tenant: str, *, limit: int, af
 def list_unassigned(
     connection: Connection, *, limit: int, after: PageCursor | None = None, key: str | None = None
 ) -> Page:
-    """Return at most `limit` uploads and emails without a tenant, as the delivery role.
+    """Return a page of uploads and emails without a tenant.
 
-    An email that was forwarded to its tenants is listed only for them.
+    Runs as the delivery role. The page has at most `limit` entries. An email that was forwarded to its tenants is
+    listed only for them.
     """
     rows = connection.execute(_UNASSIGNED.encode(), {"key": key, "limit": limit + 1, **_after(after)}).fetchall()
     uploads = [_upload(None, (*row, *[None] * 14)) for row in rows[:limit]]
@@ -165,12 +167,18 @@ def list_unassigned(
 
 
 def find_owners(connection: Connection, bucket: str, keys: Collection[str]) -> list[TenantJobs]:
-    """Return each tenant's acquisition jobs for all versions of these files, as the delivery role."""
+    """Return each tenant's acquisition jobs for all versions of these files.
+
+    Runs as the delivery role.
+    """
     return [TenantJobs(*row) for row in connection.execute(_OWNERS.encode(), [bucket, list(keys)])]
 
 
 def list_by_jobs(connection: Connection, tenant: str, jobs: Sequence[UUID]) -> list[Upload]:
-    """Return the uploads of these acquisition jobs, one per document, in the tenant's transaction."""
+    """Return the uploads of these acquisition jobs, one per document.
+
+    Runs in the tenant's transaction.
+    """
     rows = connection.execute(_UPLOADS.encode(), {"ids": list(jobs)}).fetchall()
     return [_upload(tenant, row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Calls to language and embedding models, with retries, response schemas and budgets."""
+"""Calls to language and embedding models, with retries, schemas and budgets."""
 
 from counterfoil.llm.answers import ChatTurn, PromptRejectedError
 from counterfoil.llm.client import (

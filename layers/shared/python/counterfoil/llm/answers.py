@@ -1,4 +1,4 @@
-"""Replies from models: the `Provider` protocol, classification of errors, and parsing of answers."""
+"""Replies from models: the `Provider` protocol, error classification and parsing."""
 
 import json
 import re
@@ -24,7 +24,7 @@ class PromptRejectedError(RejectedRequestError):
 
 
 class UnsupportedTemperatureError(RejectedRequestError):
-    """A model's API rejects the temperature, because the model's temperature is fixed."""
+    """A model's API rejects the temperature, because it is fixed."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ChatTurn(NamedTuple):
 
 
 def chat_messages(user: str, history: Sequence[ChatTurn]) -> list[tuple[str, str]]:
-    """Return a conversation as pairs of role and text, with `user` as the last message."""
+    """Return a conversation as pairs of role and text, with `user` last."""
     earlier = [pair for turn in history for pair in (("user", turn.user), ("assistant", turn.assistant))]
     return [*earlier, ("user", user)]
 
@@ -94,10 +94,10 @@ _FIXED_TEMPERATURE: set[tuple[str, str]] = set()
 def with_temperature_fallback(
     api: str, model: str, call: Callable[[float | None, float], Reply], total: float
 ) -> Reply:
-    """Call a model at TEMPERATURE, or at its default if its temperature is fixed, as in newer models.
+    """Call a model at TEMPERATURE, or at its default if its temperature is fixed.
 
-    `call` takes the temperature and a time limit in seconds. It runs again if the temperature was rejected. `total`
-    limits the seconds of both calls together. Raises the same errors as `call`.
+    Newer models have a fixed temperature. `call` takes the temperature and a time limit in seconds. It runs again if
+    the temperature was rejected. `total` limits the seconds of both calls together. Raises the same errors as `call`.
     """
     started = monotonic()
     if (api, model) not in _FIXED_TEMPERATURE:
@@ -129,7 +129,7 @@ _PARAMETER_ERROR = re.compile(
 
 
 def is_context_overflow(message: str) -> bool:
-    """Return True if an error message states that the prompt exceeds the context window."""
+    """Return True if an error states that the prompt exceeds the context window."""
     return _CONTEXT_OVERFLOW.search(message) is not None
 
 
@@ -218,6 +218,9 @@ def _replace_escapes(text: str) -> str:
 
 
 def preview(text: str) -> str:
-    """Return the start of a text on one line, with invisible characters and apostrophes replaced."""
+    """Return the start of a text on one line.
+
+    Invisible characters and apostrophes are replaced.
+    """
     visible = "".join(character if character.isprintable() else " " for character in text[:PREVIEW_CHARS])
     return visible.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")

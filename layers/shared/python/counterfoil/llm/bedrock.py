@@ -98,7 +98,10 @@ class Bedrock:
 
 
 class BedrockEmbeddings:
-    """An Amazon Titan embedding model on Bedrock, called with the Lambda function's permissions."""
+    """An Amazon Titan embedding model on Bedrock.
+
+    Calls use the Lambda function's permissions.
+    """
 
     name = "bedrock-embeddings"
 

@@ -1,4 +1,4 @@
-"""Calls to language and embedding models: retries, circuit breaker, response schemas and call log.
+"""Calls to language models: retries, circuit breaker, schemas and call log.
 
 A tenant's call is logged and counted against the budget of the UTC day before it is made, so calls from a crashed
 process are counted. Documents and conversations have separate budgets. Each call gets an id in advance, so it is
@@ -106,7 +106,10 @@ class Budget:
         return cls(settings.llm_calls_per_day, settings.llm_calls_per_document, settings.chat_calls_per_day)
 
     def counts(self, purpose: str) -> Sequence[tuple[LiteralString, int, str]]:
-        """Return the counters for a purpose: SQL statement, maximum, and suffix for error messages."""
+        """Return the counters for a purpose.
+
+        Each has an SQL statement, a maximum and a suffix for error messages.
+        """
         if purpose == CHAT:
             return ((_COUNT_CHAT, self.chats, " in conversations"),)
         return ((_COUNT, self.per_tenant, ""), (_COUNT_DOCUMENT_CALLS, self.per_document, " for one document"))
@@ -357,7 +360,9 @@ class Llm:
         return cls(provider, database, breakers, limits)
 
     def complete_json(self, request: LlmRequest, schema: type[M], deadline: Deadline) -> LlmResponse[M]:
-        """Return the model's answer as an instance of `schema`, with the temperature and token counts.
+        """Return the model's answer as an instance of `schema`.
+
+        The response also contains the temperature and the token counts.
 
         Makes up to MAX_ATTEMPTS calls. Pauses are base x 2^n seconds, up to MAX_BACKOFF_SECONDS, or the Retry-After
         delay if that is longer. `deadline` is checked before each call, because calls for superseded work items cost
@@ -566,7 +571,9 @@ class Vector(BaseModel):
 
 
 def embedding_model_name(settings: Settings) -> str | None:
-    """Return the configured embedding model as provider/model, or None if EMBEDDING_PROVIDER is not set.
+    """Return the configured embedding model as provider/model.
+
+    Returns None if EMBEDDING_PROVIDER is not set.
 
     Raises:
         InvalidSettingsError: EMBEDDING_MODEL is missing, or EMBEDDING_URL is invalid.
@@ -585,9 +592,10 @@ def embedding_model_name(settings: Settings) -> str | None:
 
 
 def embedding_model(settings: Settings, database: Database, breakers: Breakers) -> Llm:
-    """Return the configured embedding model (`embedding_model_name`), with the current API key.
+    """Return the configured embedding model, with the current API key.
 
-    Its calls count against the language model's budget. Their cost is not recorded.
+    `embedding_model_name` returns its name. Its calls count against the language model's budget. Their cost is not
+    recorded.
 
     Raises:
         ServiceUnavailableError: there is no usable API key.

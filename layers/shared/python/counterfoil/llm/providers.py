@@ -1,4 +1,4 @@
-"""Providers of language models over HTTP: Anthropic, and all OpenAI-compatible endpoints."""
+"""Model providers over HTTP: Anthropic, and all OpenAI-compatible endpoints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""Failure notifications by Slack and email, sent at least once and grouped into digests."""
+"""Failure notifications by Slack and email, sent at least once in digests."""

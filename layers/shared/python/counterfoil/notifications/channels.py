@@ -143,7 +143,10 @@ MAX_SUBJECT_CHARS = 150
 
 
 class Mail:
-    """Email to a tenant's admins and to the recipients for all tenants, one message per recipient."""
+    """Email to a tenant's admins and to the recipients for all tenants.
+
+    Each recipient gets a separate message.
+    """
 
     def __init__(self, sender: str, global_recipients: Sequence[str], breakers: Breakers) -> None:
         """`sender` is an address verified in SES.
@@ -160,7 +163,7 @@ class Mail:
         return cls(settings.email_from, settings.alert_emails, breakers) if settings.email_from else None
 
     def recipients(self, admins: Sequence[str]) -> Sequence[str]:
-        """Return the tenant's admins and the recipients for all tenants, without duplicates."""
+        """Return the tenant's admins and the recipients for all tenants, each once."""
         return list({address.lower(): address for address in (*self._global_recipients, *admins)}.values())
 
     def send(self, text: RenderedNotification, recipient: str, key: str) -> None:
@@ -192,7 +195,10 @@ class Mail:
 
 
 def render_subject(text: RenderedNotification) -> str:
-    """Return the subject on one line, because a line break in a name could add headers."""
+    """Return the subject on one line.
+
+    A line break in a name could otherwise add headers.
+    """
     return to_one_line(f"Counterfoil: {text.headline}", MAX_SUBJECT_CHARS)
 
 

@@ -54,7 +54,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class NotificationDigest:
-    """A tenant's failures with the same fingerprint: the first one, or all within a digest window."""
+    """A tenant's failures with the same fingerprint.
+
+    A digest contains the first failure alone, or all failures within a digest window.
+    """
 
     id: UUID
     tenant: Tenant | None

@@ -1,4 +1,4 @@
-"""Groups new failures into digests, and sends each digest through every channel at least once.
+"""Sends digests of new failures, each through every channel at least once.
 
 failure ──┬─ first with its fingerprint ─────▶ digest ──┬─▶ delivery by Slack ─────────────▶ sent,
           │                                     │  ▲    └─▶ delivery by email, one for ────▶ or abandoned after 3 days
@@ -92,9 +92,10 @@ class Notifier:
         return cls(settings, database, breakers)
 
     def run(self, time_left: Callable[[], float]) -> DeliveryStats:
-        """Create the due digests, and send due deliveries while enough of `time_left()` seconds remains.
+        """Create the due digests, and send due deliveries while time remains.
 
-        A failing channel affects neither other channels nor work items. Its deliveries are retried.
+        A delivery starts only if enough of `time_left()` seconds remains. A failing channel affects neither other
+        channels nor work items. Its deliveries are retried.
 
         Raises:
             DatabaseUnavailableError, ConflictError: the next run continues.
@@ -132,7 +133,10 @@ class Notifier:
         return channels
 
     def _send(self, channels: Mapping[str, Channel], time_left: Callable[[], float]) -> Counter[str]:
-        """Send one delivery per channel in turn, so that a slow channel does not use all the time."""
+        """Send one delivery per channel in turn.
+
+        Therefore, a slow channel does not use all the time.
+        """
         outcomes: Counter[str] = Counter()
         active = dict(channels)
         while active:
@@ -183,7 +187,10 @@ class Notifier:
 
 
 def backoff(attempts: int) -> timedelta:
-    """Return the delay after `attempts` (>= 1) failed attempts: 30 s * 2^(attempts - 1), at most an hour."""
+    """Return the delay after `attempts` (>= 1) failed attempts.
+
+    It is 30 s * 2^(attempts - 1), at most an hour.
+    """
     return min(INITIAL_BACKOFF * (1 << min(attempts - 1, 20)), MAX_BACKOFF)
 
 

@@ -1,4 +1,4 @@
-"""SQL for notification digests: pending failures, their grouping, and the state of deliveries."""
+"""SQL for notification digests: pending failures, grouping and deliveries."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -206,7 +206,10 @@ _DEFERRED = (
 
 
 def mark_sent(database: Database, delivery: Delivery, now: datetime) -> None:
-    """Record a successful delivery, even if another process has claimed it in the meantime."""
+    """Record a successful delivery.
+
+    It is recorded even if another process has claimed the delivery in the meantime.
+    """
     _end(database, _SENT, delivery, now=now)
 
 
@@ -216,7 +219,10 @@ def mark_failed(database: Database, delivery: Delivery, error: str, due: datetim
 
 
 def mark_deferred(database: Database, delivery: Delivery, due: datetime) -> None:
-    """Record a deferred attempt, which is not counted, and the due time of the next one."""
+    """Record a deferred attempt and the due time of the next one.
+
+    The deferred attempt is not counted.
+    """
     _end(database, _DEFERRED, delivery, due=due)
 
 

@@ -1,1 +1,1 @@
-"""Daily offers of users to each other: schedule, profiles, computation and results."""
+"""Daily offers between users: schedule, profiles, computation and results."""

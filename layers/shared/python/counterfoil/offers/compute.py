@@ -1,4 +1,6 @@
-"""Computes a day's offers: a pure function of pool, users, exclusions, rules and date.
+"""Computes a day's offers from pool, users, exclusions, rules and date.
+
+Pure.
 
 Two users are compatible if each has a gender and an age that the other seeks, and their distance is within both users'
 limits. A user's candidates are the `Rules.max_candidates` nearest neighbors along a Hilbert curve (`curve_positions`),
@@ -101,7 +103,10 @@ Indices = NDArray[np.intp]
 
 
 class Columns(NamedTuple):
-    """Inputs of the score: one row per user, or a two-dimensional array of each user's candidates."""
+    """Inputs of the score, with one row per user.
+
+    The columns of candidates have two dimensions: users, and the candidates of each user.
+    """
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
@@ -141,10 +146,10 @@ class Columns(NamedTuple):
 
 @cache
 def squared_line(km: int) -> float:
-    """Return the squared length of the straight line through the earth for a distance on the ground.
+    """Return the squared length of a straight line through the earth.
 
-    The unit is that of `place` coordinates. The sine is computed as a Taylor series, because libraries' results differ
-    in the last digit.
+    The line connects two places that are `km` apart on the ground. The unit is that of `place` coordinates. The sine is
+    computed as a Taylor series, because libraries' results differ in the last digit.
     """
     half = km / (2 * EARTH_KM)
     if half > 1.5707:
@@ -187,7 +192,10 @@ class Pool:
         self._eligible: dict[int, NDArray[np.int32]] = {}
 
     def eligible(self, kind: int) -> NDArray[np.int32]:
-        """Return the indexes in `columns` of candidates for a preference group (`preference_groups`)."""
+        """Return the indexes in `columns` of a preference group's candidates.
+
+        `preference_groups` returns the numbers of the groups.
+        """
         if kind not in self._eligible:
             gender, seeks_genders, age = kind >> 10, kind >> 7 & 7, kind & 127
             is_match = (self._gender & seeks_genders != 0) & (self._seeks & gender != 0)
@@ -201,7 +209,7 @@ class Pool:
         return positions
 
     def preceding_counts(self, users: ProfileArrays) -> Indices:
-        """Return the number of users in the pool that precede each of `users` on the curve.
+        """Return the number of pool users that precede each of `users` on the curve.
 
         `users` do not have to be in the pool.
         """
@@ -251,7 +259,10 @@ class ExclusionSet(NamedTuple):
 
     @classmethod
     def of(cls, pool: Pool, users: ProfileArrays, excluded: NDArray[Any]) -> "ExclusionSet":
-        """Return the exclusions in `excluded`, and exclude each user from their own offers."""
+        """Return the exclusions in `excluded`.
+
+        Each user is also excluded from their own offers.
+        """
         user_index = np.concatenate([excluded["user"], np.arange(len(users))])
         order = np.argsort(user_index, kind="stable")
         positions = pool.find_positions(np.concatenate([excluded["candidate"], users.ids]))
@@ -301,7 +312,10 @@ def compute(
 def _compute_capped(
     pool: Pool, users: ProfileArrays, excluded: NDArray[Any], rules: Rules, existing_offers: Ints
 ) -> Ints:
-    """Return the users' offers under the exposure cap, in the format of `rank_candidates`."""
+    """Return the users' offers under the exposure cap.
+
+    The format is that of `rank_candidates`.
+    """
     assert rules.max_exposure is not None  # the caller checks this
     order = np.argsort(users.ids)
     indexes = np.empty_like(order)
@@ -384,7 +398,10 @@ def _make_gather(
 
 
 def keys(users: Columns, candidates: Columns, reverse_order: Ints) -> Ints:
-    """Return the key of each candidate, or -1 if incompatible, in the shape (users, candidates)."""
+    """Return the key of each candidate, or -1 if incompatible.
+
+    The shape is (users, candidates).
+    """
     distance = np.square(candidates.x - users.x)
     distance += np.square(candidates.y - users.y)
     distance += np.square(candidates.z - users.z)

@@ -1,10 +1,10 @@
-"""Exposure cap: a stable assignment of candidates with a limited number of places to users.
+"""Exposure cap: a stable assignment of candidates to users.
 
-Users propose to candidates, best candidate first. A candidate keeps the proposals with the highest scores (if scores
-are equal, the lowest id) and rejects all others. Rejected users propose to their next best candidate. The result is
-stable: no user and candidate prefer each other to their assignments. Each user gets the best offers of any stable
-assignment, regardless of the order of proposals (D. Gale, L. S. Shapley, College admissions and the stability of
-marriage, 1962).
+Each candidate has a limited number of places. Users propose to candidates, best candidate first. A candidate keeps the
+proposals with the highest scores (if scores are equal, the lowest id) and rejects all others. Rejected users propose to
+their next best candidate. The result is stable: no user and candidate prefer each other to their assignments. Each user
+gets the best offers of any stable assignment, regardless of the order of proposals (D. Gale, L. S. Shapley, College
+admissions and the stability of marriage, 1962).
 
 If a pool is too large for one transaction, it is split into parts. Users compete only within their part, which has a
 share of every candidate's places.
@@ -26,10 +26,10 @@ are equal, the lower number is better."""
 
 
 def assign_slots(people: int, part: int, parts: int, max_users: int, day: date) -> Ints:
-    """Return how many places each candidate has in one part of the pool, by the candidate's number.
+    """Return how many places each candidate has in one part of the pool.
 
-    A candidate's places in all parts add up to `max_users`, and any two parts differ by at most one place. Which parts
-    get an extra place rotates by candidate and day.
+    The index is the candidate's number. A candidate's places in all parts add up to `max_users`, and any two parts
+    differ by at most one place. Which parts get an extra place rotates by candidate and day.
     """
     rotation = (part - np.arange(people) - day.toordinal()) % parts
     return max_users // parts + (rotation < max_users % parts).astype(np.int64)

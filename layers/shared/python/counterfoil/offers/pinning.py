@@ -1,8 +1,9 @@
-"""Pins the pool for a date in a time zone: a snapshot of users in shards, and a job per user.
+"""Pins the pool for a date in a time zone.
 
-A pool is pinned once and never changes. Late shards serve users who join afterwards on the same date, and offer them
-candidates from the pinned pool. Statements about thousands of users must use hash joins, because table statistics are
-older than today's jobs. With nested loops, twenty thousand users took more than a minute instead of a second.
+Pinning takes a snapshot of users in shards, and creates a job per user. A pool is pinned once and never changes. Late
+shards serve users who join afterwards on the same date, and offer them candidates from the pinned pool. Statements
+about thousands of users must use hash joins, because table statistics are older than today's jobs. With nested loops,
+twenty thousand users took more than a minute instead of a second.
 """
 
 from collections.abc import Iterator, Sequence
@@ -133,7 +134,7 @@ def zones(connection: Connection, tenant_id: UUID) -> list[str]:
 
 
 def pinned_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) -> set[tuple[str, date]]:
-    """Return the zones and dates of pinned pools, from the first to the last date in `dues`."""
+    """Return the zones and dates of pinned pools in the date range of `dues`."""
     if not dues:
         return set()
     dates = [due.date for due in dues]
@@ -155,10 +156,11 @@ def pending_pools(connection: Connection, tenant_id: UUID, dues: Sequence[Due]) 
 def pin(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Pin the pool for a date and zone, with a job for each user, in the caller's transaction.
+    """Pin the pool for a date and zone, and create a job for each user.
 
-    The pool contains the tenant's active users in the zone who have no job for the date. They are sorted by id and
-    split into shards of up to `shard_users`, or of up to CAPPED_POOL_SHARD_SIZE if there is an exposure cap.
+    Runs in the caller's transaction. The pool contains the tenant's active users in the zone who have no job for the
+    date. They are sorted by id and split into shards of up to `shard_users`, or of up to CAPPED_POOL_SHARD_SIZE if
+    there is an exposure cap.
 
     Returns the messages to send. The list is empty if the pool is already pinned or would be empty.
     """
@@ -168,10 +170,11 @@ def pin(
 def pin_late(
     connection: Connection, tenant_id: UUID, due: Due, rules: Rules, shard_users: int, now: datetime
 ) -> list[OutboxMessage]:
-    """Create jobs for late users: they have no job for the date, although its pool is pinned.
+    """Create jobs for late users of a pinned pool.
 
-    Late users are new or have moved to the zone. They are not part of the pool, and their profiles are read when their
-    shard runs. Returns the messages to send. The list is empty if there are no late users or the pool is not pinned.
+    Late users have no job for the date, because they are new or have moved to the zone. They are not part of the pool,
+    and their profiles are read when their shard runs. Returns the messages to send. The list is empty if there are no
+    late users or the pool is not pinned.
     """
     return _pin_shards(connection, _PIN_LATE, tenant_id, due, rules, shard_users, now)
 

@@ -314,7 +314,7 @@ def current_stats(connection: Connection, now: datetime) -> OfferStats:
 
 
 def incomplete_percent(connection: Connection, now: datetime) -> float:
-    """Return the percentage of users whose offers are missing an hour after they were due.
+    """Return the percentage of users without offers an hour after they were due.
 
     Failed offers count as missing. The result is the largest percentage of any date and time zone, or 0 if no date has
     been due for an hour.
@@ -325,9 +325,9 @@ def incomplete_percent(connection: Connection, now: datetime) -> float:
 
 
 def user_seconds(connection: Connection, now: datetime) -> float | None:
-    """Return the 95th percentile of shard durations in the last 15 minutes, weighted by users.
+    """Return the 95th percentile of recent shard durations, weighted by users.
 
-    Returns None if no shard succeeded.
+    The durations are those of the last 15 minutes. Returns None if no shard succeeded.
     """
     values = {"recently": now - USER_SECONDS_OVER, "share": USER_SECONDS_SHARE}
     ((seconds,),) = connection.execute(_USER_SECONDS, values).fetchall()
@@ -335,9 +335,10 @@ def user_seconds(connection: Connection, now: datetime) -> float | None:
 
 
 def duplicates(connection: Connection, now: datetime, seconds: float) -> int:
-    """Return the number of recent offers that are duplicates or missing from the user's stored result.
+    """Return the number of inconsistent recent offers, which must be 0.
 
-    The number must be 0. For a million users, this takes about ten seconds.
+    An offer is inconsistent if it is a duplicate, or missing from the user's stored result. For a million users, the
+    query takes about ten seconds.
 
     Raises:
         psycopg.errors.QueryCanceled: the query took longer than `seconds`.

@@ -72,7 +72,7 @@ def internal_id(tenant_id: UUID, external_id: UUID) -> UUID:
 
 
 def check(profile: Profile, now: datetime) -> None:
-    """Validate the rules that the types and ranges of a profile's fields cannot express.
+    """Validate the rules that the types and ranges of fields cannot express.
 
     Raises:
         RejectedRequestError: a field is invalid. The message names it.
@@ -318,7 +318,7 @@ def get_offers(
 def withdrawn_offers(
     connection: Connection, tenant_id: UUID, external_id: UUID, offers: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Return the external ids of candidates in these offers who must no longer be shown to the user."""
+    """Return the external ids of offered candidates who must no longer be shown."""
     candidates = {offer["userId"] for offer in offers}
     ids = [internal_id(tenant_id, UUID(candidate)) for candidate in candidates]
     values = {"candidates": ids, "user": internal_id(tenant_id, external_id)}

@@ -95,7 +95,7 @@ def _load_zone(zone: str) -> ZoneInfo:
 
 
 def nine_am(zone: str, day: date) -> datetime:
-    """Return the first time, in UTC, at which clocks in `zone` show 9:00 or later on `day`.
+    """Return when clocks in `zone` first show 9:00 or later on `day`, in UTC.
 
     If the clocks show 9:00 twice, this is the first time. If they skip 9:00, this is the moment of the jump.
 
@@ -115,9 +115,9 @@ def nine_am(zone: str, day: date) -> datetime:
 
 
 def _jump(info: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Return the second between `before` and `after` at which a zone's UTC offset changes.
+    """Return the second at which a zone's UTC offset changes.
 
-    All times are in UTC.
+    It is between `before` and `after`. All times are in UTC.
     """
     offset = before.astimezone(info).utcoffset()
     while after - before > timedelta(seconds=1):
@@ -150,10 +150,10 @@ _latest: dict[str, Due] = {}
 
 
 def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[str, date]]) -> list[Due]:
-    """Return the offers to queue now: each zone's current date, unless CATCH_UP_WINDOW has passed.
+    """Return the offers to queue now, which are for each zone's current date.
 
-    `already_queued` contains pairs of zone and date to skip. An unknown zone is treated like UTC. Its offers are queued
-    and fail visibly.
+    A date is skipped after CATCH_UP_WINDOW has passed. `already_queued` contains pairs of zone and date to skip. An
+    unknown zone is treated like UTC. Its offers are queued and fail visibly.
     """
     oldest = now - CATCH_UP_WINDOW
     candidates = (current_due(zone, now) for zone in zones)
@@ -165,7 +165,10 @@ def due(now: datetime, zones: Iterable[str], already_queued: AbstractSet[tuple[s
 
 
 def current_due(zone: str, now: datetime) -> Due:
-    """Return a zone's current offers, which are valid from 9:00 on their date to 9:00 on the next date."""
+    """Return a zone's current offers.
+
+    They are valid from 9:00 on their date to 9:00 on the next date.
+    """
     latest = _latest.get(zone)
     if latest is None or not latest.offered_at <= now < latest.expires_at:
         latest = _latest[zone] = _current(zone, now)
@@ -224,5 +227,8 @@ def due_by_request(zone: str, day: date | None, now: datetime) -> Due:
 
 
 def clock_changes(zone: str) -> str:
-    """Return the zone whose clocks apply to users in `zone`: `zone` itself, or UTC if it is unknown."""
+    """Return the zone whose clocks apply to users in `zone`.
+
+    This is `zone` itself, or UTC if it is unknown.
+    """
     return zone if zone in zone_names() else UTC.tzname(None)

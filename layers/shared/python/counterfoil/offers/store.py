@@ -122,7 +122,10 @@ def _varying(kind: type[A], values: Sequence[bytes], prefix: bytes = b"") -> A:
 
 
 def _header(kind: type[BinaryArray], length: int) -> bytes:
-    """Return the header of a one-dimensional array with the lower bound 1 and without NULLs."""
+    """Return the header of a one-dimensional array without NULLs.
+
+    Its lower bound is 1.
+    """
     return struct.pack(">5i", 1, 0, kind.element, length, 1)
 
 
@@ -321,14 +324,19 @@ def pool_people(connection: Connection, pool_id: UUID) -> bytes:
 
 
 def reload_profiles(connection: Connection, users: Sequence[UUID]) -> tuple[NDArray[np.int32], bytes]:
-    """Return the indexes of users who still exist, and their current profiles, in the same order."""
+    """Return the indexes and current profiles of users who still exist.
+
+    Both are in the order of `users`.
+    """
     with connection.cursor(binary=True) as cursor:
         rows = cursor.execute(_RELOAD_PROFILES, [list(users)]).fetchall()
     return np.array([number for number, _ in rows], np.int32), b"".join(packed for _, packed in rows)
 
 
 def pin_excluded(connection: Connection, shard: ShardInput, repeat_interval_days: int, token: int) -> bytes:
-    """Store and return each user's excluded candidates: blocked in either direction, or offered recently.
+    """Store and return each user's excluded candidates.
+
+    They are blocked in either direction, or were offered within `repeat_interval_days`.
 
     Each row consists of the user's index (4 bytes) and the candidate's id. The rows are sorted.
 
@@ -358,13 +366,16 @@ def load_excluded(connection: Connection, shard_id: UUID) -> bytes | None:
 
 
 def count_unfinished_parts(connection: Connection, shard: ShardInput) -> int:
-    """Return how many shards that were pinned with the pool are pending or in progress."""
+    """Return how many shards pinned with the pool are pending or in progress."""
     ((parts,),) = connection.execute(_COUNT_UNFINISHED, [shard.pool_id]).fetchall()
     return int(parts)
 
 
 def offer_counts(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
-    """Return the number of existing offers of each candidate that has any (`OFFER_COUNT`)."""
+    """Return the number of existing offers by candidate (`OFFER_COUNT`).
+
+    Candidates without offers are omitted.
+    """
     with force_hash_plans(connection), connection.cursor(binary=True) as cursor:
         ((rows,),) = cursor.execute(_EXISTING_OFFERS, {"pool": shard.pool_id, "date": shard.date}).fetchall()
     return np.frombuffer(rows, OFFER_COUNT)
@@ -373,9 +384,10 @@ def offer_counts(connection: Connection, shard: ShardInput) -> NDArray[np.void]:
 def reserve_exposure(
     connection: Connection, shard: ShardInput, candidates: UuidArray, counts: IntegerArray, max_users: int
 ) -> None:
-    """Lock the pool against other shards until this transaction ends, and check the exposure cap.
+    """Lock the pool for this transaction, and check the exposure cap.
 
-    The transaction then offers each of `candidates` to the number of users in `counts`.
+    After the check, the transaction offers each of `candidates` to the number of users in `counts`. Other shards wait
+    until it ends.
 
     Raises:
         ConflictError: another shard has offered the same candidates, and one of them would exceed `max_users` users.

@@ -23,7 +23,10 @@ from counterfoil.documents.text.page import Line, Word
 
 
 class Kind(StrEnum):
-    """Kind of a column; the value is the field's name if structured data has that field."""
+    """Kind of a column.
+
+    The value is the name of the field in structured data, if there is one.
+    """
 
     POSITION = "position"
     ARTICLE = "article_number"
@@ -80,7 +83,10 @@ _NOT_HEADING = re.compile(r"[^a-z0-9#%]+")
 
 @lru_cache(maxsize=4096)
 def heading_kinds(text: str) -> tuple[Kind, ...]:
-    """Return the kinds of column that a heading may name, the most likely first; empty if unknown."""
+    """Return the kinds of column that a heading may name, the most likely first.
+
+    The result is empty if the heading is unknown.
+    """
     plain = plain_heading(text)
     if plain in _KINDS:
         return _KINDS[plain]
@@ -95,7 +101,10 @@ def heading_kinds(text: str) -> tuple[Kind, ...]:
 
 
 def _multilingual_kinds(text: str) -> tuple[Kind, ...] | None:
-    """Return the kinds of a heading in several languages, such as `Qté / Aantal`; None for other headings."""
+    """Return the kinds of a heading in several languages, such as `Qté / Aantal`.
+
+    Returns None for other headings.
+    """
     parts = [part for part in text.split("/") if part.strip()]
     if not 2 <= len(parts) <= _MOST_LANGUAGES:
         return None
@@ -105,7 +114,10 @@ def _multilingual_kinds(text: str) -> tuple[Kind, ...] | None:
 
 
 def _amount_kinds(plain: str) -> tuple[Kind, ...]:
-    """Return the kinds of an amount whose heading names its basis, or states whether tax is included."""
+    """Return the kinds of an amount whose heading has a qualifier.
+
+    The qualifier is a price basis, or states whether tax is included.
+    """
     if (basis_match := _WITH_BASIS.fullmatch(plain)) and Kind.PRICE in heading_kinds(basis_match["price"]):
         return (Kind.PRICE,)
     if (tax_match := _WITH_TAX.fullmatch(plain)) and not _PRICED.isdisjoint(_KINDS.get(tax_match["phrase"], ())):
@@ -118,13 +130,16 @@ def _amount_kinds(plain: str) -> tuple[Kind, ...]:
 
 
 def basis(text: str) -> int:
-    """Return the price basis that a heading states: `Preis/100`, `Price per 1000`; 1 by default."""
+    """Return the price basis in a heading such as `Preis/100` or `Price per 1000`.
+
+    Returns 1 if the heading states no basis.
+    """
     match = _WITH_BASIS.fullmatch(plain_heading(text))
     return int(match["basis"]) if match and Kind.PRICE in heading_kinds(match["price"]) else 1
 
 
 def plain_heading(text: str) -> str:
-    """Return a heading's words, lowercased and without diacritics, punctuation and currency."""
+    """Return a heading's lowercased words without accents, punctuation or currency."""
     words = _NOT_HEADING.sub(" ", normalize_text(text).replace("%", " % ")).split()
     remaining = [word for word in words if word not in _CURRENCIES]
     if len(remaining) < len(words) and remaining and remaining[-1] == "in":
@@ -175,7 +190,10 @@ def is_carried(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_section(text: str) -> bool:
-    """Return whether a row starts a section after the table: terms, bank details, notes, signatures."""
+    """Return whether a row starts a section after the table.
+
+    These sections contain terms, bank details, notes or signatures.
+    """
     return _SECTION.fullmatch(plain_heading(text)) is not None
 
 
@@ -197,10 +215,11 @@ _NAME_KINDS = frozenset({Kind.DESCRIPTION, Kind.ARTICLE, Kind.BUYER_ARTICLE, Kin
 
 @dataclass(frozen=True)
 class Column:
-    """A table column: the horizontal position of its heading in points, and the kinds of its values.
+    """A table column: the position of its heading and the kinds of its values.
 
-    `names` are the names in the heading from top to bottom, each with its possible kinds, the most likely first.
-    `basis` is the number of units that the prices are for, or 1 if the heading does not state it.
+    `left` and `right` are the edges of the heading in points. `names` are the names in the heading from top to bottom,
+    each with its possible kinds, the most likely first. `basis` is the number of units that the prices are for, or 1 if
+    the heading does not state it.
     """
 
     left: float
@@ -228,7 +247,7 @@ class Heading:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Kinds of its columns from left to right, and within a column from top to bottom."""
+        """Kinds of the columns from left to right, each column from top to bottom."""
         return tuple(name[0] for column in self.columns for name in column.names)
 
     @property
@@ -238,12 +257,15 @@ class Heading:
 
     @property
     def is_of_goods(self) -> bool:
-        """True if the columns list goods or services: a description, and a quantity or an amount."""
+        """True if the columns list goods or services.
+
+        They have a description or article number, and a quantity, price or amount.
+        """
         kinds = {kind for column in self.columns for name in column.names for kind in name}
         return not _NAME_KINDS.isdisjoint(kinds) and not {Kind.QUANTITY, Kind.NET, Kind.PRICE}.isdisjoint(kinds)
 
     def readings(self) -> Iterator["Heading"]:
-        """Yield the interpretations of ambiguous names, the most likely first; at most 12.
+        """Yield at most 12 interpretations of ambiguous names, the most likely first.
 
         No interpretation has the same kind twice, except for kinds in `_REPEATED`.
         """
@@ -271,7 +293,7 @@ class Heading:
 
 
 def _amounts_first(kinds: Sequence[Kind]) -> Iterator[list[Kind]]:
-    """Yield one variant for each NET column, in which the other NET columns are OTHER.
+    """Yield one variant for each NET column, with OTHER for all other NET columns.
 
     They are in column order, or in reverse order if a discount column is between NET columns.
     """
@@ -344,7 +366,10 @@ def _block(lines: Sequence[Line], index: int, after: int) -> tuple[int, int]:
 
 
 def _extends(line: Line, neighbor: Line, lower: Line) -> bool:
-    """Return whether a line extends an adjacent heading: it is near and has only heading words."""
+    """Return whether a line extends an adjacent heading.
+
+    It must be near, and contain only heading words.
+    """
     upper = line if lower is neighbor else neighbor
     if lower.top - upper.bottom > _NEXT_LINE * (neighbor.bottom - neighbor.top):
         return False
@@ -432,16 +457,19 @@ def _shared_width(stack: Sequence[_Cell], cell: _Cell) -> float:
 
 
 def _share_needed(stack: Sequence[_Cell], cell: _Cell) -> float:
-    """Return how much of a name must be below a column's names to join them, as a share of its width.
+    """Return the overlap that a name needs to join a column.
 
-    The share is higher if the column would mix words and numbers.
+    The overlap is a share of the narrower width. The share is higher if the column would mix words and numbers.
     """
     numeric = [bool(other.kinds) and other.kinds[0] in NUMERIC_KINDS for other in (*stack, cell) if other.kinds]
     return _SURELY_SAME_COLUMN if len(set(numeric)) > 1 else _SAME_COLUMN
 
 
 def _names(stack: Sequence[_Cell]) -> tuple[tuple[Kind, ...], ...]:
-    """Return the names of a column: one name over all lines if its kind is known, otherwise several."""
+    """Return the names of a column.
+
+    If its lines form one known name, the column has only that name. Otherwise, it may have several.
+    """
     texts = [cell.text for cell in stack]
     if len(texts) == 1 and (both_names := _code_over_name(texts[0])):
         return both_names

@@ -68,9 +68,10 @@ Mark = Literal[",", "."]
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """A document's number format: the decimal mark, or None if unknown, and whether spaces group digits.
+    """A document's decimal mark and digit grouping.
 
-    `by_language` is true if the mark was derived from the document's language.
+    `mark` is None if the decimal mark is unknown. `blanks_group` is true if spaces group digits. `by_language` is true
+    if the mark was derived from the document's language.
     """
 
     mark: Mark | None
@@ -157,7 +158,10 @@ def _mark_of_language(texts: Iterable[str], ambiguous_groups: "Counter[str]") ->
 
 
 def parse_number(text: str, form: NumberFormat) -> Decimal | None:
-    """Return the value of a number with an optional sign, currency or percent sign; else None."""
+    """Return the value of a number, or None if the text is not a number.
+
+    The number may have a sign, a currency or a percent sign.
+    """
     match = _PRINTED.fullmatch(text.removesuffix(","))
     if match is None or match["stop"]:
         return None
@@ -186,7 +190,10 @@ def _parse_unsigned(digits: str, form: NumberFormat) -> Decimal | None:
 
 
 def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
-    """Return a line's words from left to right, with parsed numbers and without their currencies."""
+    """Return a line's words from left to right, with parsed numbers.
+
+    The currencies of numbers are omitted.
+    """
     tokens: list[Token] = []
     for word in _split_prices(words):
         previous = tokens[-1] if tokens else None
@@ -204,7 +211,7 @@ def read_tokens(words: Sequence[Word], form: NumberFormat) -> list[Token]:
 
 
 def _split_prices(words: Iterable[Word]) -> Iterator[Word]:
-    """Yield the words, with a price and its basis, such as `10,03/100`, split into two words."""
+    """Yield the words, with prices such as `10,03/100` split into price and basis."""
     for word in words:
         match = _PRICE_AND_BASIS.fullmatch(word.text)
         if match is None:
@@ -216,7 +223,10 @@ def _split_prices(words: Iterable[Word]) -> Iterator[Word]:
 
 
 def _continues(previous: Token, word: Word) -> bool:
-    """Return whether a word contains the next three digits of a number grouped with spaces."""
+    """Return whether a word continues a number with digits grouped by spaces.
+
+    It contains the next three digits.
+    """
     if word.left - previous.right > _BLANK_IN_NUMBER * (word.bottom - word.top) or word.left < previous.right - 1:
         return False
     starts_group = re.fullmatch(rf"[{_SIGNS}]?[1-9]\d{{0,2}}(?: \d{{3}}){{0,3}}", previous.text)
@@ -264,7 +274,10 @@ class Row:
 
     @cached_property
     def label(self) -> str:
-        """Words before the first number that is not the first word, truncated to 200 characters."""
+        """Words before the first number, truncated to 200 characters.
+
+        A number at the start of the row counts as a word.
+        """
         words: list[str] = []
         for token in self.tokens:
             if token.value is not None and words:
@@ -321,8 +334,9 @@ class Piece:
 
 @dataclass
 class RawLine:
-    """Unparsed line item: numbers by column kind, and the words of each cell from top to bottom.
+    """Numbers and words of a line item before its fields are read.
 
+    `values` contains the numbers by column kind, and `cells` the words of each cell from top to bottom.
     `quantity_neighbor` is the word right after or before the quantity, in any column. If `is_below_sum` is true, only
     arithmetic can confirm the line item.
     """
@@ -350,20 +364,23 @@ def _states_number(row: Row) -> bool:
 
 
 def is_sum_or_title(row: Row) -> bool:
-    """Return whether a row is a sum, a carried sum or a section title, not a line item."""
+    """Return whether a row is a sum, a carried sum or a section title."""
     label = row.label
     return is_total(label) or is_carried(label) or is_section(label) or ends_in_sum(row)
 
 
 def ends_in_sum(row: Row) -> bool:
-    """Return whether a row ends in a sum, next to unrelated text such as a tax table or payment terms."""
+    """Return whether a row ends in a sum next to unrelated text.
+
+    The text may be a tax table or payment terms.
+    """
     label = row.last_label
     is_rollup = bool(label) and is_total(label) and not is_carried(label) and not is_tax_name(label)
     return is_rollup and not is_position(row.tokens[0].text)
 
 
 def is_position(text: str) -> bool:
-    """Return whether a word can be the position of a line item: `1`, `010`, `2.1`, `A3`."""
+    """Return whether a word may be a line item's position: `1`, `010`, `2.1`, `A3`."""
     return re.fullmatch(r"(?:[A-Z]?\d{1,5}|0\d{5})(?:[.-]\d{1,4})*[.)]?", text) is not None
 
 
@@ -431,7 +448,10 @@ class _Reader:
         return lines
 
     def _column_numbers(self) -> dict[Kind, list[Token]]:
-        """Return the numbers below numeric headings, by kind; at most one per column and row."""
+        """Return the numbers below numeric headings, by kind.
+
+        Each row has at most one number per kind.
+        """
         numbers: dict[Kind, list[Token]] = {}
         for row in self.rows:
             if is_sum_or_title(row) and not self._has_companions(row):
@@ -498,7 +518,10 @@ class _Reader:
         return sorted(retained, key=lambda line: line.top)
 
     def _until_blank(self, anchors: Sequence[Token]) -> list[Token]:
-        """Return the numbers above the first wide vertical gap, where a table without amounts ends."""
+        """Return the numbers above the first wide vertical gap.
+
+        A table without amounts ends at this gap.
+        """
         tops = sorted((row.top, row.bottom, row.height) for row in self.rows)
         end, reach = float("inf"), None
         for top, bottom, height in tops:
@@ -532,7 +555,10 @@ class _Reader:
         )
 
     def _set_bounds(self, lines: Sequence[RawLine]) -> None:
-        """Set each column boundary to the widest gap between two columns in the rows of line items."""
+        """Set each column boundary to the middle of the widest gap between two columns.
+
+        The gap is measured in the headings and in the rows of line items.
+        """
         number_rows = [self.row_of[token] for line in lines for token in line.values.values()]
         rows = list({id(row): row for row in number_rows}.values())
         boxes = [(token.left, token.right) for row in rows for token in row.tokens]
@@ -551,7 +577,10 @@ class _Reader:
         return sum(1 for bound in self.bounds if left >= bound)
 
     def _pull_up(self, lines: Sequence[RawLine]) -> None:
-        """Move the top of each line item up to its position number, if all are above the other numbers."""
+        """Move the top of each line item up to its position number.
+
+        Nothing moves unless every line item has one position number above its other numbers.
+        """
         position_column = next(
             (index for index, column in enumerate(self.columns) if column.holds(Kind.POSITION)), None
         )
@@ -576,7 +605,10 @@ class _Reader:
             line.top = top
 
     def _distribute(self, lines: Sequence[RawLine], open_line: RawLine | None) -> None:
-        """Add the remaining words to cells, except words below a sum or far below the last line item."""
+        """Add the remaining words to the cells of line items.
+
+        Words below a sum or far below the last line item are omitted.
+        """
         line, bottom = (None if self.is_closed else open_line), None
         upcoming = list(lines)
         pending: list[tuple[int, Piece]] = []
@@ -652,7 +684,7 @@ class _Reader:
         return attached[::-1]
 
     def _move_to_next(self, lines: Sequence[RawLine]) -> None:
-        """Move description rows below a gap to the next line item if they directly precede it."""
+        """Move description rows below a gap to the line item that they directly precede."""
         for line, next_line in pairwise(lines):
             for index, pieces in line.cells.items():
                 if not self.columns[index].holds(Kind.DESCRIPTION):
@@ -672,7 +704,7 @@ class _Reader:
                     next_line.cells[index] = [*moved, *next_line.cells.get(index, [])]
 
     def _pieces(self, row: Row, is_of_line: bool) -> Iterator[tuple[int, Piece]]:
-        """Yield the remaining runs of words in a row, each with the column in which it starts."""
+        """Yield the remaining runs of words in a row, each with its column index."""
         run: list[Token] = []
         place = -1
         for token in row.tokens:
@@ -691,7 +723,10 @@ class _Reader:
             yield self._nearest_column(run), Piece(self.page, tuple(run))
 
     def _nearest_column(self, run: Sequence[Token]) -> int:
-        """Return the index of the column in which words start, or of the next if most are below that one."""
+        """Return the index of the column to which words belong.
+
+        This is the column in which they start, or the next column if most of their width is below it.
+        """
         left, right = run[0].left, run[-1].right
         index = self._column_at(left)
         if index + 1 < len(self.columns):
@@ -705,7 +740,10 @@ class _Reader:
         return index
 
     def _continues_run(self, last: Token, token: Token, column_index: int, is_of_line: bool) -> bool:
-        """Return whether a word continues the run before it: it is near, or in the same column."""
+        """Return whether a word continues the run before it.
+
+        It must be near, or in the same column.
+        """
         token_column = self._column_at(token.left)
         gap = token.left - last.right
         height = last.bottom - last.top
@@ -739,9 +777,9 @@ def _distance(column: Column, token: Token) -> tuple[float, float]:
 
 
 def _best_aligned(tokens: Sequence[Token], extended: Sequence[Token]) -> list[Token]:
-    """Return a column's numbers with the most common alignment, measured with or without attached words.
+    """Return a column's numbers with the most common alignment.
 
-    Returns all numbers if no two are aligned.
+    The alignment is measured with and without attached words. Returns all numbers if no two are aligned.
     """
     best: list[Token] = []
     for edges in (
@@ -761,7 +799,7 @@ def _best_aligned(tokens: Sequence[Token], extended: Sequence[Token]) -> list[To
 def _pair_with_numbers(
     anchors: Sequence[Token], tokens: Sequence[Token], lines: Sequence[RawLine]
 ) -> Iterator[tuple[RawLine, Token]]:
-    """Pair line items with the numbers of another column at the most common vertical offset."""
+    """Pair line items with another column's numbers at the median vertical offset."""
     ordered = sorted(tokens, key=lambda token: token.middle)
     middles = [token.middle for token in ordered]
     nearest = []
@@ -788,7 +826,7 @@ def _pair_with_numbers(
 
 
 def _widest_blank(a: Column, b: Column, boxes: Sequence[tuple[float, float]]) -> float:
-    """Return the horizontal middle of the widest gap between the centers of two columns."""
+    """Return the middle of the widest horizontal gap between two columns' centers."""
     low, high = (a.left + a.right) / 2, (b.left + b.right) / 2
     covered, widest_gap, position = low, 0.0, (a.right + b.left) / 2
     for left, right in sorted(box for box in boxes if box[1] > low and box[0] < high):

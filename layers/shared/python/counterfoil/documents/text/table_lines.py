@@ -62,7 +62,7 @@ class _Product:
 
 
 def lines_by_multiplication(pages: Sequence[Sequence[Row]]) -> list[Stretch]:
-    """Return the table in which quantity times price equals the amount, split by page.
+    """Return the table in which quantity times price equals the amount, by page.
 
     The result is empty if fewer than two rows share columns, or if every row has a factor of 1.
     """
@@ -125,7 +125,10 @@ def _are_aligned(a: Token, b: Token) -> bool:
 
 
 def _columns(products: Sequence[_Product]) -> tuple[Column, ...]:
-    """Return the columns of the products' numbers, tax rates, descriptions, positions and article numbers."""
+    """Return the columns of a table found by its products.
+
+    Besides the products' numbers, rows may have tax rates, descriptions, positions and article numbers.
+    """
     columns = [
         _column(Kind.QUANTITY, [product.quantity for product in products]),
         _column(Kind.PRICE, [product.price for product in products]),
@@ -181,10 +184,10 @@ def _runs(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
-    """Return rows with one amount each that add up to the row below, as (words, amount, row).
+    """Return rows with one amount each that add up to the row below.
 
-    Sums, taxes and rows after a table are excluded. Requires two amounts other than zero, or one if the row below is
-    labeled as a sum.
+    Each result has the form (words, amount, row). Sums, taxes and rows after a table are excluded. Requires two amounts
+    other than zero, or one if the row below is labeled as a sum.
     """
     for index, row in enumerate(rows):
         total = _amount(row)
@@ -208,7 +211,7 @@ def lines_by_addition(rows: Sequence[Row]) -> list[tuple[str, Token, Row]]:
 
 
 def _amount(row: Row) -> Token | None:
-    """Return the amount that ends a row after words or a wide gap; None for other rows."""
+    """Return the amount that ends a row after words or a wide gap, if any."""
     last = row.tokens[-1]
     if last.value is None or last.is_percent or "." not in str(last.value) or len(row.tokens) < 2:
         return None
@@ -245,9 +248,10 @@ or charge table."""
 
 @dataclass(frozen=True)
 class LineItem:
-    """A line item: its fields by their names in structured data, their evidence, and its position.
+    """A line item with its fields, evidence and position.
 
-    Pages count from 1. `box` is the left, top, right and bottom edge of its text in points.
+    `fields` uses the names of structured data. Pages count from 1. `box` is the left, top, right and bottom edge of its
+    text in points.
     """
 
     fields: dict[str, str]
@@ -366,7 +370,10 @@ def _tables(
 
 
 def _rows_below_carried(rows: Sequence[Row], page: Page) -> tuple[Row, ...]:
-    """Return the rows below a sum carried over from the previous page; all rows if absent."""
+    """Return the rows below a sum carried over from the previous page.
+
+    Returns all rows if there is no carried sum.
+    """
     carried = [row.bottom for row in rows if is_carried(row.label) and row.bottom < page.height / 2]
     return tuple(row for row in rows if not carried or row.top >= carried[0] - 1)
 
@@ -376,7 +383,7 @@ def _is_same(a: Heading, b: Heading) -> bool:
 
 
 def _read_table(table: Sequence[Stretch], form: NumberFormat) -> list[tuple[RawLine, LineFields]]:
-    """Read a table with the interpretation of its heading that arithmetic supports best."""
+    """Read a table with the heading interpretation that arithmetic supports best."""
     readings = list(table[0].heading.readings())
     if len(readings) == 1:
         return _read_as(table, readings[0], form)
@@ -395,7 +402,10 @@ def _read_as(table: Sequence[Stretch], reading: Heading, form: NumberFormat) -> 
 
 
 def _apply_reading(stretch: Stretch, reading: Heading) -> Stretch:
-    """Return a page of a table, with its heading interpreted like the heading on the table's first page."""
+    """Return a page of a table, with its heading interpreted as in `reading`.
+
+    `reading` is the interpretation of the heading on the table's first page.
+    """
     kinds = iter(name for column in reading.columns for name in column.names)
     if len(stretch.heading.columns) != len(reading.columns):
         return Stretch(stretch.page, reading, stretch.rows)
@@ -406,13 +416,19 @@ def _apply_reading(stretch: Stretch, reading: Heading) -> Stretch:
 
 
 def _score(item: LineFields) -> int:
-    """Return a score for the completeness of a line item: its fields, and those verified by arithmetic."""
+    """Return a score for the completeness of a line item.
+
+    The score counts the fields, with more weight for those verified by arithmetic.
+    """
     has_word = re.search(r"\b[^\W\d_]{3,}\b", item.fields.get("description", "")) is not None
     return len(item.fields) + has_word + 3 * sum(1 for confidence in item.confidence.values() if confidence > 0.95)
 
 
 def _count_increasing(items: Sequence[tuple[RawLine, LineFields]]) -> int:
-    """Return how many position numbers exceed the one before; negative if the first is too high."""
+    """Return the number of position numbers that exceed the previous one.
+
+    The result is negative if the first position number is too high.
+    """
     positions = [item.fields.get("position", "") for _, item in items]
     if positions and positions[0].isdecimal() and int(positions[0]) > _FIRST_POSITION:
         return -len(positions)
@@ -434,7 +450,10 @@ def _is_line(line: RawLine, item: LineFields) -> bool:
 
 
 def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
-    """Return the rows that add up to the row below as line items, for documents without a table heading."""
+    """Return the rows that add up to the row below as line items.
+
+    Documents without a table heading are read this way.
+    """
     entries = [entry for page in rows for entry in lines_by_addition(page)]
     items = []
     for words, amount, row in entries:
@@ -449,7 +468,10 @@ def _lines_of_sum(rows: Sequence[Sequence[Row]]) -> Lines:
 def _reconcile(
     items: Sequence[tuple[RawLine, LineFields]], rows: Sequence[Sequence[Row]], *, is_credit_note: bool
 ) -> Lines:
-    """Choose the line items and charges that add up to a stated sum, and set their confidence."""
+    """Choose the line items and charges that add up to a stated sum.
+
+    If such a sum exists, raise the confidence in the amounts.
+    """
     used_tokens = {(line.page, token) for line, _ in items for token in line.values.values()}
     used_tokens |= {
         (piece.page, token)
@@ -565,7 +587,7 @@ def _charge_item(charge: Charge, amount: Decimal, *, is_proven: bool) -> LineIte
 
 
 def _raise_confidence(item: LineItem) -> LineItem:
-    """Return a line item with higher confidence in its amount, because a stated sum includes it.
+    """Return a line item with the confidence of an amount in a stated sum.
 
     The line item is unchanged if its own numbers contradict the amount.
     """

@@ -44,9 +44,9 @@ def line_agrees(
     basis: Decimal = _ONE,
     discount: Decimal = Decimal(0),
 ) -> bool:
-    """Return whether quantity * price / basis, less a discount in percent, equals the net amount.
+    """Return whether quantity * price / basis, less the discount, is the net amount.
 
-    Allows for rounding.
+    `discount` is in percent. Differences due to rounding are allowed.
     """
     if basis <= 0:
         return False
@@ -65,7 +65,10 @@ def sum_agrees(amounts: Iterable[Decimal], total: Decimal) -> bool:
 
 
 def tax_agrees(base: Decimal, rate: Decimal, tax: Decimal, parts: int = 1) -> bool:
-    """Return whether `rate` percent of `base` equals the tax, if each of `parts` parts is rounded."""
+    """Return whether `rate` percent of `base` equals the tax.
+
+    Each of `parts` parts may be rounded to a cent.
+    """
     return abs(base * rate / _HUNDRED - tax) <= _CENT * _HALF * max(parts, 1)
 
 
@@ -75,9 +78,9 @@ def gross_agrees(net: Decimal, tax: Decimal, gross: Decimal) -> bool:
 
 
 def indices_of_sum(amounts: Sequence[Decimal], total: Decimal) -> tuple[int, ...] | None:
-    """Return the indices of the only subset that adds up to a total; None if no subset or several do.
+    """Return the indices of the only subset that adds up to a total.
 
-    Also returns None for more than 14 amounts.
+    Returns None if no subset or several do, and for more than 14 amounts.
     """
     if len(amounts) > _MAX_SEARCHED_LINES:
         return None
@@ -191,7 +194,10 @@ def charges(rows: Sequence[Row], right: float | None) -> Iterator[Charge]:
 
 
 def is_charge(text: str) -> bool:
-    """Return whether a text names a discount or charge, rather than a sum or a payment term."""
+    """Return whether a text names a discount or charge.
+
+    Returns False for sums and payment terms.
+    """
     plain = plain_heading(text)
     return _CHARGE.fullmatch(plain) is not None and not (_NO_CHARGE.fullmatch(plain) or _SUM_OF.match(plain))
 
@@ -202,7 +208,10 @@ def _has_cents(token: Token) -> bool:
 
 
 def _is_heading(row: Row) -> bool:
-    """Return whether a row is the heading of a charge table, with columns for bases and amounts."""
+    """Return whether a row is the heading of a table of charges.
+
+    This heading has columns for bases and amounts.
+    """
     words = set(plain_heading(_words(row)).split())
     return bool(words & _BASE) and bool(words & _AMOUNT) and not any(token.value for token in row.tokens)
 
@@ -237,10 +246,11 @@ def _name(row: Row) -> str:
 
 
 def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decimal | None]:
-    """Return each amount's tax rate, or a list of None if the stated taxes do not determine the rates.
+    """Return the tax rate of each amount, derived from the stated taxes.
 
-    Stated taxes look like `19 % of 100.00 is 19.00`. A single rate whose base is the sum of all amounts applies to each
-    amount. Several rates require unique, disjoint sets of amounts that add up to the bases and cover all amounts.
+    All rates are None if the stated taxes do not determine them. Stated taxes look like `19 % of 100.00 is 19.00`. A
+    single rate whose base is the sum of all amounts applies to each amount. Several rates require unique, disjoint sets
+    of amounts that add up to the bases and cover all amounts.
     """
     unknown: list[Decimal | None] = [None] * len(nets)
     amounts = [net for net in nets if net is not None]
@@ -262,7 +272,10 @@ def tax_rates(rows: Sequence[Row], nets: Sequence[Decimal | None]) -> list[Decim
 
 
 def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
-    """Return tax rates by tax code, from a tax table with rows like `1 | 1 134,56 | 20,00 | 226,91`."""
+    """Return tax rates by tax code, from a table of taxes.
+
+    Its rows contain code, base, rate and tax, for example `1 | 1 134,56 | 20,00 | 226,91`.
+    """
     codes: dict[Decimal, Decimal] = {}
     coded = (row for row in rows if (first := row.tokens[0].value) is not None and first == first.to_integral_value())
     for row in islice(coded, _MOST_CODES):
@@ -276,7 +289,10 @@ def tax_codes(rows: Sequence[Row]) -> dict[Decimal, Decimal]:
 
 
 def _bases(rows: Sequence[Row], total: Decimal, count: int) -> Iterator[tuple[Decimal, Decimal]]:
-    """Yield tax rates with their bases, from rows with rate, base and tax, or rate and total tax."""
+    """Yield tax rates with their bases.
+
+    They come from rows with rate, base and tax, or with rate and total tax.
+    """
     for row in rows:
         rates = [token.value for token in row.tokens if token.is_percent and token.value is not None]
         numbers = [token.value for token in row.tokens if token.value is not None and not token.is_percent]
@@ -301,12 +317,13 @@ def reconcile(
     candidates: Sequence[Charge],
     stated_sums: frozenset[Decimal],
 ) -> TotalReconciliation:
-    """Choose line items and charges that add up to a stated sum, all of them if possible.
+    """Choose line items and charges that add up to a stated sum.
 
-    Line items marked in `is_optional` may be omitted. These sets of charges are tried in order: all charges, the
-    charges aligned with the line items' amounts, the charges in tables of charges, all charges but one, and none. Each
-    set is tried with the printed signs and then with negative discounts. Few combinations are tried, because more would
-    match by coincidence. If none matches, the result has all line items and the charges in tables of charges.
+    All are chosen if possible. Line items marked in `is_optional` may be omitted. These sets of charges are tried in
+    order: all charges, the charges aligned with the line items' amounts, the charges in tables of charges, all charges
+    but one, and none. Each set is tried with the printed signs and then with negative discounts. Few combinations are
+    tried, because more would match by coincidence. If none matches, the result has all line items and the charges in
+    tables of charges.
     """
     all_lines = tuple(range(len(nets)))
     certain_lines = tuple(index for index in all_lines if not is_optional[index])
@@ -385,7 +402,10 @@ class Totals:
 
 
 def read(layout: Layout, form: NumberFormat) -> Totals:
-    """Choose net, tax and gross amounts that add up, or otherwise the amounts with the best labels."""
+    """Choose net, tax and gross amounts that add up.
+
+    If none do, choose the amounts with the best labels.
+    """
     candidates: dict[str, list[Amount]] = {kind: [] for kind in _KINDS}
     for index, cell in enumerate(layout.cells):
         kind, end = label(cell)
@@ -415,7 +435,7 @@ def read(layout: Layout, form: NumberFormat) -> Totals:
 
 
 def label(cell: Cell) -> tuple[str | None, int]:
-    """Return the kind and end of the longest amount label in a cell, or (None, 0) if it has none."""
+    """Return the kind and end of a cell's longest amount label, or (None, 0)."""
     rate = _RATE_BEFORE.match(cell.plain)
     starts = [
         (match.end(), kind)
@@ -461,17 +481,23 @@ def _amounts(layout: Layout, cell: Cell, end: int, form: NumberFormat, weight: f
 
 
 def _may_follow(text: str) -> bool:
-    """Return whether a text between a label and its amount leaves the label's meaning unchanged."""
+    """Return whether text between a label and its amount keeps the label's meaning."""
     return len(text) <= _LONGEST and _MAY_FOLLOW.fullmatch(text) is not None
 
 
 def _is_beside(cell: Cell) -> bool:
-    """Return whether a cell may be between a label and its amount, such as a number or a currency."""
+    """Return whether a cell may be between a label and its amount.
+
+    It may be a number or a currency, for example.
+    """
     return len(re.sub(r"[\W\d_]|eur|von|of|in|auf|on|sur", "", cell.plain)) <= 4
 
 
 def _last_below(layout: Layout, cell: Cell, form: NumberFormat, weight: float) -> Iterator[Amount]:
-    """Yield the last number in the column below a label, which may be the column's sum."""
+    """Yield the last number in the column below a label.
+
+    This number may be the column's sum.
+    """
     bottom, column = cell.bottom, []
     for other in layout.under(cell):
         number = _last_number(other.words, form) if _is_beside(other) else None
@@ -550,7 +576,7 @@ def _best_sum(
 
 
 def _tax_by_parts(nets: list[Amount], parts: list[Amount], grosses: list[Amount]) -> Totals | None:
-    """Return totals whose net and gross amounts differ by the sum of the taxes stated per rate."""
+    """Return totals whose net and gross differ by the sum of the taxes per rate."""
     distinct = list({part.cell: part for part in parts}.values())
     if len(distinct) < 2:
         return None
@@ -577,7 +603,10 @@ def _without_tax(nets: list[Amount], grosses: list[Amount], taxes: list[Amount])
 
 
 def _first(amounts: list[Amount]) -> Amount | None:
-    """Return the amount with the best label; None if equally good labels have different amounts."""
+    """Return the amount with the best label, or None if it is unclear.
+
+    It is unclear if equally good labels have different amounts, or if all labels are weak.
+    """
     amounts = [amount for amount in amounts if amount.weight >= _BESIDE]
     if not amounts:
         return None
@@ -608,7 +637,7 @@ MIN_LOST_CHARACTERS = 3
 
 
 def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str | None:
-    """Return a sentence that names the missing fields with unreadable amounts, or None.
+    """Return a sentence that names missing fields with unreadable amounts, or None.
 
     The amounts are visible, but their font has no mapping to text. The page can still be legible, because its other
     fonts may have a mapping.
@@ -625,9 +654,9 @@ def unreadable_warning(pages: Sequence[Page], fields: Mapping[str, Any]) -> str 
 
 
 def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict[str, int]:
-    """Return, for each field that is missing from `fields`, the first page with unreadable amounts of it.
+    """Return the first page with unreadable amounts for each missing field.
 
-    Pages count from 1. Fields without unreadable amounts are not included.
+    A field is missing if it is not in `fields`. Pages count from 1. Fields without unreadable amounts are not included.
     """
     lost_words = {
         number: [word for word in page.lost_words if len(word.text) >= MIN_LOST_CHARACTERS]
@@ -643,7 +672,10 @@ def unreadable_amounts(pages: Sequence[Page], fields: Mapping[str, Any]) -> dict
 
 
 def _lost_fields(layout: Layout, lost_words: Mapping[int, Sequence[Word]]) -> Iterator[tuple[str, int]]:
-    """Yield the field and page of unreadable words to the right of a label or in a table row."""
+    """Yield the field and page of unreadable words.
+
+    The words are to the right of a label, or in a table row.
+    """
     for line in layout.lines:
         if not line:
             continue

@@ -1,4 +1,4 @@
-"""Three-way match: the variances between the documents of a cluster, and its status.
+"""Three-way match of a cluster: its variances and its status.
 
 `find_variances` is pure: the same documents, links and tolerances give the same result, in any order. `cluster` selects
 the documents that count, `alignment` pairs line items for the same item, and `ledger` collects the quantities of each

@@ -1,6 +1,6 @@
-"""Alignment of a document's line items with those of an order, or of a delivery without an order.
+"""Alignment of a document's line items with those of its order or delivery.
 
-Pure.
+Pure. A delivery is used only if it has no order.
 
 Each possible pair is scored by article numbers, named order and line, words, quantity, amount, unit and price. The
 pairs with the largest total score are chosen, each line item once (`assign`). A remaining line item joins the order
@@ -32,10 +32,10 @@ Pairs = Mapping[tuple[int, int], float]
 
 
 def assign(weights: Pairs) -> dict[int, int]:
-    """Pair rows with columns, each at most once, for the largest sum of positive `weights`.
+    """Pair rows with columns for the largest sum of positive `weights`.
 
-    `weights` contains the possible pairs by (row, column). Returns the column of each paired row. The choice among
-    equally good results does not depend on the order of the mapping.
+    Each row and each column is paired at most once. `weights` contains the possible pairs by (row, column). Returns the
+    column of each paired row. The choice among equally good results does not depend on the order of the mapping.
     """
     costs: dict[int, dict[int, float]] = {}
     for (row, column), weight in sorted(weights.items()):
@@ -67,7 +67,10 @@ class _Assignment:
             self._augment(row)
 
     def _augment(self, start: int) -> None:
-        """Assign a column to a row, and new columns to the rows along the augmenting path."""
+        """Assign a column to a row along the shortest augmenting path.
+
+        The other rows on the path get new columns.
+        """
         final_lengths: dict[int, float] = {}
         lengths: dict[int, float] = {}
         previous_rows: dict[int, int] = {}
@@ -140,7 +143,7 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Article numbers and descriptions of an anchor's article, learned from aligned line items."""
+    """An article's numbers and descriptions, learned from aligned line items."""
 
     codes: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
@@ -151,7 +154,7 @@ _NO_NAMES = Names()
 
 
 def anchors(document: Document) -> list[OrderLine]:
-    """Return the line items that can be anchors, because they have a quantity or an amount."""
+    """Return the line items with a quantity or an amount, which can be anchors."""
     return [OrderLine(document, line) for line in document.lines if line.quantity is not None or line.net is not None]
 
 
@@ -176,7 +179,7 @@ def learn_item_codes(
     pairs: Iterable[tuple[Place, tuple[OrderLine, float]]],
     documents: Mapping[UUID, tuple[Document, Sequence[OrderLine]]],
 ) -> LearnedNames:
-    """Return the names of each anchor, learned from the line items that clearly match it.
+    """Return each anchor's names, learned from line items that clearly match it.
 
     A number or text aligned with two anchors of one document is ambiguous and not learned.
     """
@@ -350,7 +353,10 @@ def _codes_of(line: Line) -> frozenset[str]:
 
 
 def _score_codes(line: Line, other: Line, names: Names) -> float:
-    """Return the score of the supplier's and buyer's article numbers, which may be swapped."""
+    """Return the score of article numbers.
+
+    The supplier's and the buyer's numbers may be swapped.
+    """
     codes = _codes_of(line)
     equal = len(codes & (_codes_of(other) | names.codes))
     if equal:
@@ -372,10 +378,11 @@ def _score_words(words: str, other_words: str) -> float:
 
 @lru_cache(maxsize=20_000)
 def text_similarity(first: str, second: str) -> float:
-    """Return the similarity of two descriptions: the mean share of each that occurs in the other.
+    """Return the similarity of two descriptions, from 0 to 1.
 
-    The result is from 0 to 1. The order of words is ignored. A word also matches its abbreviation, and a spelling with
-    OCR errors. Results are cached, because an order's line items recur in its deliveries and invoices.
+    It is the mean share of each description that occurs in the other. The order of words is ignored. A word also
+    matches its abbreviation, and a spelling with OCR errors. Results are cached, because an order's line items recur in
+    its deliveries and invoices.
     """
     shares = _share(first.split(), second.split()), _share(second.split(), first.split())
     return (min(shares) + max(shares)) / 2

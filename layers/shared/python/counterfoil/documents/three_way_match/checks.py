@@ -126,7 +126,10 @@ def _price(item: Item, entry: LedgerEntry, tolerances: Tolerances) -> Iterator[V
 
 
 def _too_high(item: Item, last: LedgerEntry) -> list[tuple[LedgerEntry, Decimal]]:
-    """Return the line items up to `last` with a higher price than ordered, and the excess per unit."""
+    """Return the line items up to `last` that exceed the ordered price.
+
+    Each has the excess per unit.
+    """
     entries = item.entries_of(DocumentType.INVOICE)
     last_index = next(index for index, entry in enumerate(entries) if entry is last)
     return [
@@ -153,7 +156,10 @@ def _billed_price(item: Item, entry: LedgerEntry) -> Decimal | None:
 
 
 def _describe_price(line: Line, price: Decimal, currency: str | None) -> str:
-    """Return a price as stated, such as `12.50 EUR per 100 kg`, or as derived from the amount."""
+    """Return a price as stated, or as derived from the amount.
+
+    A stated price looks like `12.50 EUR per 100 kg`.
+    """
     if line.unit_price is None:
         return format_money(_rounded(price), currency)
     if line.net is not None and line.quantity and price != line.price and price == line.cost:
@@ -290,7 +296,7 @@ def _billed_quantities(ledger: Ledger, item: Item, tolerances: Tolerances) -> It
 
 
 def _first_beyond(item: Item, bound: Decimal) -> tuple[LedgerEntry, Decimal] | None:
-    """Return the line item of the first invoice beyond the maximum, and the total billed quantity.
+    """Return the first line item beyond the maximum, and the total billed quantity.
 
     Returns None if the total does not exceed the maximum.
     """
@@ -363,9 +369,10 @@ _CENT = Decimal("0.01")
 
 
 def total_variances(invoices: Iterable[Document], tolerances: Tolerances) -> Iterator[Variance]:
-    """Find invoices whose line items do not add up to the net total, or net and tax to the gross.
+    """Find invoices whose line items or totals do not add up.
 
-    Each invoice has at most one variance. An open variance takes precedence, then a variance of its line items.
+    Line items must add up to the net total, and net and tax to the gross total. Each invoice has at most one variance.
+    An open variance takes precedence, then a variance of its line items.
     """
     for invoice in invoices:
         sums = [variance for variance in _sums(invoice, tolerances) if variance is not None]
@@ -422,7 +429,10 @@ def _sums(invoice: Document, tolerances: Tolerances) -> Iterator[Variance | None
 
 
 def _is_rounded(gross: Decimal, sum_of_parts: Decimal) -> bool:
-    """Return True if the payable amount is rounded to a whole currency unit (EN 16931, BT-114)."""
+    """Return True if the payable amount is rounded (EN 16931, BT-114).
+
+    It must be a whole number of currency units, at most half a unit from the sum.
+    """
     return gross == gross.to_integral_value() and abs(gross - sum_of_parts) <= _HALF
 
 
@@ -705,7 +715,10 @@ def _incomparable_message(entry: LedgerEntry) -> str:
 
 
 def _missing_messages(cluster: ClusterDocuments, ledger: Ledger) -> Iterator[str]:
-    """Yield sentences about missing documents and quantities for which there is no variance."""
+    """Yield sentences about missing documents and quantities.
+
+    There is no variance for any of these.
+    """
     invoices = cluster.active_of(DocumentType.INVOICE)
     orders = cluster.active_of(DocumentType.PURCHASE_ORDER)
     if not invoices:
@@ -747,7 +760,7 @@ def _is_unordered(cluster: ClusterDocuments, ledger: Ledger, invoice: Document) 
 
 
 def _names_nothing(ledger: Ledger, invoice: Document, order: Document) -> bool:
-    """Return True if an invoice belongs to an order, but none of its line items matches an article."""
+    """Return True if no line item of an invoice for an order matches an article."""
     return (
         order in ledger.orders_by_document.get(invoice.id, ())
         and len(ledger.unmatched_lines.get(invoice.id, ())) == len(invoice.lines) > 0

@@ -153,7 +153,7 @@ class ClusterDocuments:
 
     @cached_property
     def reference_documents(self) -> dict[UUID, Collection[UUID]]:
-        """Each document's reference documents: its orders, or its deliveries if it has no order."""
+        """Each document's orders, or its deliveries if it has no order."""
         orders = self.active_of(DocumentType.PURCHASE_ORDER)
         deliveries = [anchor for anchor in self.anchors if anchor.type is not DocumentType.PURCHASE_ORDER]
         return {
@@ -186,7 +186,10 @@ class ClusterDocuments:
         return {id_: root(id_) for id_ in parents}
 
     def _nearest(self, document: Document, targets: Sequence[Document]) -> list[Document]:
-        """Return the targets that a document is linked to or names, or else the targets nearest by links."""
+        """Return the targets that a document is linked to or names.
+
+        Without such targets, return the targets that are the fewest links away.
+        """
         latest_ids = {id_: latest.id for id_, latest in self.superseded_orders.items()}
         linked_ids = {latest_ids.get(id_, id_) for id_ in self.neighbors.get(document.id, ())}
         linked_targets = [target for target in targets if target.id in linked_ids or references_order(document, target)]
@@ -244,7 +247,10 @@ _PRICE_CREDIT_RATIO = Decimal("0.1")
 
 
 def returned_goods(item: Item) -> list[LedgerEntry]:
-    """Return credited line items for returned goods: near the billed price, or without a price."""
+    """Return the credited line items for returned goods.
+
+    Their price is near the billed price, or is missing.
+    """
     return [
         entry
         for entry in item.entries_of(DocumentType.CREDIT_NOTE)
@@ -261,7 +267,7 @@ def _is_price_credit(item: Item, entry: LedgerEntry) -> bool:
 
 
 def price_credit(item: Item, too_high: Sequence[tuple[LedgerEntry, Decimal]]) -> str | None:
-    """Return a sentence about the credit notes for excess prices; None if less was credited.
+    """Return a sentence about credit notes that cover the excess prices, or None.
 
     A return of all affected goods also counts. `too_high` contains the line items with excess prices by date, each with
     the excess per unit.
@@ -293,16 +299,17 @@ def _credits(entries: Iterable[LedgerEntry], credited: str) -> str:
 
 
 def quantity_credit(item: Item, excess: Decimal) -> str | None:
-    """Return a sentence about the credit notes for an excess quantity; None if less was credited."""
+    """Return a sentence about credit notes for all of an excess quantity, or None."""
     goods = returned_goods(item)
     returned = _returned_quantity(goods)
     return _credits(goods, format_quantity(returned, item)) if goods and returned >= excess else None
 
 
 def canceled_duplicates(cluster: ClusterDocuments) -> dict[UUID, str]:
-    """Return the duplicates that a credit note for the whole amount cancels, each with a sentence.
+    """Return the duplicates that credit notes cancel, each with a sentence.
 
-    A credit note for the original also cancels one of its duplicates.
+    Only a credit note for the whole amount cancels a duplicate. A credit note for the original also cancels one of its
+    duplicates.
     """
     duplicates_by_original: dict[UUID, list[UUID]] = {}
     for id_, original in cluster.duplicates.items():
@@ -326,7 +333,7 @@ def canceled_duplicates(cluster: ClusterDocuments) -> dict[UUID, str]:
 
 
 def _covers_invoice(cluster: ClusterDocuments, credit: Document, invoice: Document) -> bool:
-    """Return whether a credit note is linked to an invoice and credits its whole amount."""
+    """Return whether a credit note is linked to an invoice and credits all of it."""
     if credit.id not in cluster.neighbors.get(invoice.id, ()) or credit.gross is None or invoice.gross is None:
         return False
     return abs(credit.gross) == abs(invoice.gross)

@@ -124,9 +124,10 @@ class DecisionLabel:
 
     @property
     def key(self) -> Key | None:
-        """Key of the tolerance for the difference; None for tax rates, which get no suggestion.
+        """Key of the tolerance for the difference, or None if none is suggested.
 
-        Differences in amounts that belong to no line item concern the whole document.
+        No tolerance is suggested for tax rates, for example. Differences in amounts that belong to no line item concern
+        the whole document.
         """
         _, code, line, _, _ = self.decision.variance_key
         return Key.TOTAL if line is None and code in _AMOUNTS else _KEYS.get(code)
@@ -147,7 +148,10 @@ class DecisionLabel:
         return "more" if self.actual > self.expected else "less"
 
     def size(self, limit_kind: LimitKind) -> Decimal | None:
-        """Return the difference's size, absolute or in percent; None for a percentage of zero."""
+        """Return the size of the difference, absolute or in percent.
+
+        Returns None for a percentage of zero.
+        """
         difference = abs(self.actual - self.expected)
         if limit_kind == "absolute":
             return difference
@@ -239,7 +243,10 @@ class ToleranceSuggestion:
 
 @dataclass(frozen=True, slots=True)
 class SkippedSuggestion:
-    """Reason why no tolerance is suggested for a supplier, key and direction with decisions."""
+    """Reason why no tolerance is suggested despite decisions.
+
+    The reason applies to one supplier, key and direction.
+    """
 
     supplier: str
     supplier_name: str
@@ -357,7 +364,10 @@ def _is_relevant(label: DecisionLabel, limit_kind: LimitKind, cutoff: Decimal | 
 
 
 def _by_document(labels: Collection[DecisionLabel], limit_kind: LimitKind) -> Mapping[UUID, Decimal]:
-    """Return each document's largest difference, because several of its line items may be accepted."""
+    """Return the largest difference by document.
+
+    Each document counts once, although several of its line items may be accepted.
+    """
     largest: dict[UUID, Decimal] = {}
     for label in labels:
         size = label.size(limit_kind)

@@ -1,8 +1,9 @@
-"""A cluster's ledger: ordered quantities, and the quantities that each document adds. Pure.
+"""A cluster's ledger: ordered quantities, and quantities added by documents.
 
-An entry assigns the quantity of a document's line item to an item. Items are the lines of
-orders, and the lines of deliveries without an order. Equal lines of one order are one item, because later documents
-cannot distinguish them.
+Pure.
+
+An entry assigns the quantity of a document's line item to an item. Items are the lines of orders, and the lines of
+deliveries without an order. Equal lines of one order are one item, because later documents cannot distinguish them.
 """
 
 from collections import defaultdict
@@ -56,7 +57,10 @@ class LedgerEntry:
 
 @dataclass(slots=True)
 class Item:
-    """An article: the equal lines of an order, or of a delivery without an order, and all entries."""
+    """An article: the equal lines of an order or a delivery, and all entries.
+
+    Lines of a delivery are articles only if it has no order.
+    """
 
     document: Document
     """The order, or the delivery if it has no order."""
@@ -85,7 +89,7 @@ class Item:
 
     @property
     def ordered(self) -> Decimal | None:
-        """Ordered quantity; None if the item was not ordered, or if the order states no quantity."""
+        """Ordered quantity, or None if not ordered or not stated in the order."""
         quantities = [line.quantity for line in self.lines if line.quantity is not None]
         return total(quantities) if self.is_ordered and quantities else None
 
@@ -108,7 +112,7 @@ class Item:
         return sorted(entries, key=lambda entry: (entry.document.sort_key, entry.line.place))
 
     def total(self, *types: DocumentType) -> Decimal | None:
-        """Return the total quantity in documents of these types; None if they state no quantity."""
+        """Return the total quantity in documents of these types, or None if not stated."""
         quantities = [entry.quantity for entry in self.entries_of(*types) if entry.quantity is not None]
         return total(quantities) if quantities else None
 
@@ -145,7 +149,7 @@ class Ledger:
         return self._by_order[order.id]
 
     def deliveries(self, order: Document) -> Sequence[Document]:
-        """Return an order's delivery notes, or its receipts if it has no delivery notes, by date.
+        """Return an order's delivery notes, or else its receipts, by date.
 
         Call it only after all deliveries are recorded, because the result is cached.
         """
@@ -169,11 +173,11 @@ class Ledger:
         return sorted(notes or documents, key=lambda document: document.sort_key)
 
     def delivered_quantity(self, item: Item) -> Decimal | None:
-        """Return the delivered quantity; None if there is no delivery or the quantity cannot be counted.
+        """Return the delivered quantity, or None if it is unknown.
 
-        For a delivery with a delivery note and a receipt, the received quantity counts. Delivery notes and receipts
-        that are not paired may describe the same deliveries, so the larger of the two sums counts. If one sum cannot be
-        counted, the other sum counts.
+        It is unknown if there is no delivery, or if the quantity cannot be counted. For a delivery with a delivery note
+        and a receipt, the received quantity counts. Delivery notes and receipts that are not paired may describe the
+        same deliveries, so the larger of the two sums counts. If one sum cannot be counted, the other sum counts.
         """
         if not self.deliveries(item.document):
             return None
@@ -200,7 +204,10 @@ def _sum(entries: Sequence[LedgerEntry]) -> Decimal | None:
 
 
 def _uncountable_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """Return entries in a unit that cannot be converted, and entries of documents without any quantity."""
+    """Return entries that cannot be counted.
+
+    Their unit cannot be converted, or their document has no entry with a quantity.
+    """
     counted_ids = {entry.document.id for entry in entries if entry.quantity is not None}
     return [
         entry
@@ -281,10 +288,11 @@ def _entry(document: Document, line: Line, item: Item) -> LedgerEntry:
 
 
 def _spread_lumps(ledger: Ledger, document: Document) -> None:
-    """Distribute a line item that bills several items (`items as per order`) over these items.
+    """Distribute a line item that bills several items over these items.
 
-    Its amount must equal the value, at ordered prices, of the whole order, of the quantities not billed yet, of the
-    delivered quantities not billed yet, or of a single delivery. The first match is used.
+    The line item may read `items as per order`. Its amount must equal the value, at ordered prices, of the whole order,
+    of the quantities not billed yet, of the delivered quantities not billed yet, or of a single delivery. The first
+    match is used.
     """
     for line in list(ledger.unmatched_lines.get(document.id, ())):
         if line.net is None or line.is_item or document.type is not DocumentType.INVOICE:
@@ -336,7 +344,7 @@ def format_quantity(quantity: Decimal, item: Item) -> str:
 
 
 def format_excess(quantity: Decimal, item: Item) -> str:
-    """Return an excess quantity with its unit, such as "2 pieces too many" or "1.5 kg too much"."""
+    """Return an excess quantity, such as "2 pieces too many" or "1.5 kg too much"."""
     return f"{format_quantity(quantity, item)} too {'much' if item.unit in MEASURED_UNITS else 'many'}"
 
 

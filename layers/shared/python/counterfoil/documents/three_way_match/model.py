@@ -1,4 +1,6 @@
-"""Data types of a three-way match: documents, units of measure, variances and the result. Pure.
+"""Data types of a three-way match: documents, units, variances and the result.
+
+Pure.
 
 Factors between units are exact by the definitions of the SI, of the international yard and pound (1959), and of time.
 Factors that depend on the goods (pieces in a box, meters on a reel) are not converted.
@@ -62,7 +64,10 @@ MEASURED_UNITS = frozenset(unit for unit, (one, many) in _WORDS.items() if one =
 
 
 def unit_name(unit: str | None, quantity: Decimal) -> str:
-    """Return a unit's name for a sentence: empty if `unit` is None, its code if it has no name."""
+    """Return a unit's name for a sentence.
+
+    The name is empty if `unit` is None, and the code if the unit has no name.
+    """
     if unit is None:
         return ""
     return _WORDS.get(unit, (unit, unit))[abs(quantity) != 1]
@@ -353,7 +358,10 @@ def _text(value: Any) -> str | None:
 
 
 def parse_number(value: Any) -> Decimal | None:
-    """Return a decimal string as a number, or None if it is missing, invalid, too large or too small."""
+    """Return a decimal string as a number, or None if it is missing or invalid.
+
+    Numbers that are too large or too small are invalid.
+    """
     if not isinstance(value, str):
         return None
     try:
