@@ -140,7 +140,7 @@ def counterfoil(
         ),
     ] = None,
 ) -> None:
-    """Match business documents: invoices, purchase orders, delivery notes and related types.
+    """Match business documents such as invoices, purchase orders and delivery notes.
 
     Results go to standard output, progress and notes to standard error. Exit codes: 0 success, 1 unexpected result,
     2 usage error, 3 no local cloud, 4 internal error, 130 interrupted.

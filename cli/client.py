@@ -140,7 +140,7 @@ class Api:
     def latest(
         self, path: str, name: str, key: str, slugs: Iterable[str], *, limit: int, **query: Any
     ) -> list[dict[str, Any]]:
-        """Return the `limit` items with the latest `key` from all these tenants, newest first.
+        """Return the `limit` items with the latest `key` across tenants, newest first.
 
         Each item gets a `tenant` field. Raises the same errors as `send`.
         """
@@ -229,7 +229,10 @@ def connect(context: typer.Context, by: str | None = None) -> Api:
 
 
 def _deployment(url: str | None) -> tuple[str, httpx.Auth] | None:
-    """Return the URL and authentication for `url` or for the last login; None if there is no login."""
+    """Return the URL and authentication for `url`, or for the last login by default.
+
+    Returns None if `url` is None and there is no login.
+    """
     from cli.logins import Logins, StoredLogin  # imports this module
 
     if url is not None:
@@ -343,7 +346,7 @@ def normalize_url(url: str, name: str) -> str:
 
 
 def is_private(url: str) -> bool:
-    """Return True if requests to this URL are encrypted, or do not leave this machine."""
+    """Return whether requests to this URL are encrypted or stay on this machine."""
     try:
         parts = httpx.URL(url)
     except httpx.InvalidURL:

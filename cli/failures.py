@@ -1,4 +1,4 @@
-"""Errors that the CLI reports with a message and an exit code, without a traceback.
+"""Errors that the CLI reports with a message and exit code, without a traceback.
 
 | exit code | meaning |
 |---|---|

@@ -1,4 +1,4 @@
-"""Output of the command line: results on standard output, progress and notes on standard error."""
+"""Command-line output: results on stdout, progress and notes on stderr."""
 
 import json
 import re
@@ -26,7 +26,7 @@ MIN_WIDTH = 100
 
 
 class SafeConsole(Console):
-    """A console that replaces control characters in data, so that documents cannot control the terminal."""
+    """A console that replaces control characters in data to protect the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield the segments to display, without control characters from data."""
@@ -223,7 +223,7 @@ def bars(numbers: Sequence[int], count: int) -> str:
 
 
 def is_list_requested(context: typer.Context, list_name: str) -> bool:
-    """Return True if a command group must list `list_name`, because no subcommand was given.
+    """Return whether a group must list `list_name`, because no subcommand was given.
 
     Raises:
         UsageError: an option of the list precedes a subcommand, which would ignore it.

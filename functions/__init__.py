@@ -1,1 +1,1 @@
-"""One package per Lambda function, with its handler and the code that no other function uses."""
+"""One package per Lambda function: its handler, and code that only it uses."""

@@ -342,7 +342,10 @@ THRESHOLDS = {spec.name: spec.threshold for spec in ALARMS}
 
 
 def alarm_targets(spec: AlarmSpec, rows: Sequence[WorkerSpec]) -> Sequence[WorkerSpec | None]:
-    """Return the rows that have their own alarm, or a list of one None for a single alarm about all rows."""
+    """Return the rows that have their own alarm.
+
+    A list of one None represents a single alarm about all rows.
+    """
     if spec.scope is Scope.RETRIES:
         return [row for row in rows if row.has_retry_queue]
     return rows if spec.scope is Scope.WORKER else [None]

@@ -174,7 +174,10 @@ class Alarms(Construct):
     def _after_grace(
         self, id_: str, alarm: cloudwatch.AlarmBase, definition: AlarmDefinition
     ) -> cloudwatch.CompositeAlarm:
-        """Create a composite alarm that follows `alarm`, except during the grace period after a deployment."""
+        """Create a composite alarm that follows `alarm` outside of grace periods.
+
+        A grace period begins with each deployment.
+        """
         suppressor = cloudwatch.Alarm(
             self,
             f"{id_}Grace",

@@ -221,7 +221,10 @@ class Routes(Construct):
 
 
 def _issuer_config(issuer: Issuer) -> OidcConfig:
-    """Return the settings for an external issuer, whose audience is the console's client id."""
+    """Return the settings for an external issuer.
+
+    Its audience is the console's client id.
+    """
     parts = urlsplit(issuer.url)
     return OidcConfig(
         issuer=issuer.url,

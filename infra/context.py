@@ -265,7 +265,7 @@ class Deployment:
 
 
 def stage_of(value: Any) -> str:
-    """Return the stage for the value of the context setting `stage`, `aws` by default.
+    """Return the stage for the context setting `stage`, by default `aws`.
 
     Raises:
         ContextError: the value is neither aws nor local.

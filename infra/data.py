@@ -1,4 +1,4 @@
-"""State that outlives a deployment of the functions: network, database, files, users, addresses.
+"""State that outlives the functions: network, database, files, users, addresses.
 
 | stack | contents |
 |---|---|
@@ -63,7 +63,7 @@ EGRESS = ec2.SubnetSelection(subnet_group_name="egress")
 
 
 class NetworkStack(Stack):
-    """VPC, subnets in two availability zones, endpoints, and the functions' security groups.
+    """VPC, subnets in two availability zones, endpoints and security groups.
 
     Internet access exists only if the settings name a service on the internet, and only for functions that call it.
     Logs and traces require no endpoint, because the Lambda service sends them to CloudWatch and X-Ray.
@@ -72,7 +72,10 @@ class NetworkStack(Stack):
     def __init__(
         self, scope: Construct, id_: str, *, external_services: ExternalServices, has_user_pool: bool = True
     ) -> None:
-        """Create the stack for functions that call `external_services` and the built-in user pool, if any."""
+        """Create the stack for functions that call `external_services`.
+
+        With `has_user_pool`, functions can also call the built-in user pool.
+        """
         super().__init__(scope, id_, termination_protection=True)
         self._external_services = external_services
         subnets = [
@@ -120,7 +123,7 @@ class Database(Protocol):
     """A deployment's database: connection settings and permissions for workers."""
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
-        """Return environment variables with the database's address and the database user of `row`."""
+        """Return environment variables with the database's address and the row's user."""
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
         """Allow `role`, the role of `row`'s function, to sign in."""
@@ -209,7 +212,10 @@ class RdsDatabase(Construct):
         self.instance.connections.allow_from(network.migrations, ec2.Port.tcp(PORT))
 
     def environment(self, row: WorkerSpec) -> dict[str, str]:
-        """Return variables for the proxy and the row's user, or for the instance and the master user's secret."""
+        """Return variables to connect to the proxy as the row's user.
+
+        The master user connects to the instance with the master user's secret instead.
+        """
         connection = {"DATABASE_PORT": str(PORT), "DATABASE_NAME": NAME, "SSL_CERT_FILE": TRUSTED_CERTIFICATES}
         if row.database_user == "master":
             host = self.instance.instance_endpoint.hostname
@@ -217,7 +223,10 @@ class RdsDatabase(Construct):
         return {**connection, "DATABASE_HOST": self.proxy.endpoint, "DATABASE_USER": row.database_user}
 
     def grant(self, row: WorkerSpec, role: iam.IRole) -> None:
-        """Allow signing in to the proxy as the row's user, or reading the master user's secret."""
+        """Allow `role` to sign in to the proxy as the row's user.
+
+        For the master user, it may read the master user's secret instead.
+        """
         if row.database_user == "master":
             # Secret.grant_read would also allow describing it.
             role.add_to_principal_policy(
@@ -411,7 +420,7 @@ class State(Construct):
         return bucket
 
     def _inventory(self) -> s3.Bucket:
-        """Create a bucket for inventories, and a daily inventory for each of NOTIFIED_PREFIXES."""
+        """Create a bucket, and a daily inventory in it for each of NOTIFIED_PREFIXES."""
         bucket = s3.Bucket(
             self,
             "Inventory",
@@ -470,7 +479,7 @@ class State(Construct):
 
 
 def notification(queues: Queues, prefix: str) -> s3.CfnBucket.QueueConfigurationProperty:
-    """Return the configuration with which S3 sends a message for each new object under `prefix`."""
+    """Return the S3 configuration for a message per new object under `prefix`."""
     rule = s3.CfnBucket.FilterRuleProperty(name="prefix", value=prefix)
     return s3.CfnBucket.QueueConfigurationProperty(
         event="s3:ObjectCreated:*",

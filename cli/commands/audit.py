@@ -1,4 +1,7 @@
-"""`counterfoil audit verify`: recompute the hash chains of audit trails read from the API."""
+"""`counterfoil audit verify`: recompute the hash chains of audit trails.
+
+The audit entries are read from the API.
+"""
 
 import hashlib
 import json

@@ -83,7 +83,10 @@ def chat(
 
 @contextmanager
 def _model(context: typer.Context, *, is_fake: bool) -> Iterator[str]:
-    """Provide a model in the local cloud, and yield the options for continuing a conversation."""
+    """Provide a model in the local cloud, and yield its command-line options.
+
+    The next command requires these options to continue the conversation.
+    """
     if URL_VARIABLE not in os.environ:
         with fake_llm.available(Cloud.at(cloud_paths(context.obj)), requested=is_fake) as cloud:
             yield " --fake-llm" if fake_llm.port_of(cloud.state.tuning) else ""

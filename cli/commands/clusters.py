@@ -1,4 +1,4 @@
-"""`counterfoil clusters`: list clusters by status, show one, and accept or dispute its differences."""
+"""`counterfoil clusters`: list or show clusters, accept or dispute differences."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -128,7 +128,7 @@ def _status(status: str) -> Text:
 
 @app.command("show")
 def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
-    """Show a cluster: its documents, why they match, and the comparison of their line items."""
+    """Show a cluster's documents, why they match, and how their line items compare."""
     cluster = read(connect(context), id_)
     if as_json:
         print_json(cluster)
@@ -140,7 +140,9 @@ def show(context: typer.Context, id_: Id, *, as_json: AsJson = False) -> None:
 
 
 def read(api: Api, id_: str) -> Cluster:
-    """Return a cluster, given its own id, a document's id, or the last characters of either.
+    """Return a cluster by its own id, or by the id of a document in it.
+
+    The last characters of an id are sufficient.
 
     Raises:
         UsageError: the document does not exist or has no cluster.
@@ -151,7 +153,7 @@ def read(api: Api, id_: str) -> Cluster:
 
 
 def show_cluster(screen: Console, cluster: Cluster) -> None:
-    """Print a cluster: its status, then its documents, matches, line items and variances."""
+    """Print a cluster's status, documents, matches, line items and variances."""
     comparison = cluster["comparison"]
     title = Text(f"Cluster {ids.short_id(cluster['id'])}", "bold").append(f"  {cluster['tenant']}  ", "dim")
     if cluster["status"] is not None:
@@ -278,7 +280,10 @@ def _show_lines(screen: Console, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _billed_at(line: Mapping[str, Any]) -> str:
-    """Return the unit price on a line item's invoices, or an empty string if it is missing or ambiguous."""
+    """Return the unit price on a line item's invoices.
+
+    The result is an empty string if the price is missing or ambiguous.
+    """
     prices = {part["unit_price"] for part in line["parts"] if part["role"] == "billed" and part["unit_price"]}
     return str(prices.pop()) if len(prices) == 1 else ""
 
@@ -352,9 +357,10 @@ def dispute(  # noqa: PLR0913  # one argument per option
     override: Override = False,
     as_json: AsJson = False,
 ) -> None:
-    """Dispute a cluster's differences: they need action even if they are within tolerance.
+    """Dispute a cluster's differences.
 
-    Suggested tolerances for the supplier stay below disputed differences.
+    Disputed differences need action even if they are within tolerance. Suggested tolerances for the supplier stay below
+    disputed differences.
     """
     _decide(connect(context, by), "dispute", id_, (document, code, line), reason, override=override, as_json=as_json)
 

@@ -1,4 +1,7 @@
-"""`counterfoil dlq`: retry, resolve, ignore, edit and purge dead letters; list the audit trail."""
+"""`counterfoil dlq`: retry, resolve, ignore, edit and purge dead letters.
+
+Another command lists the audit trail.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -332,7 +335,7 @@ def _preview(action: Action, preview: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _wait(api: Api, operation: Operation) -> Operation:
-    """Show an operation's progress until it ends or is paused, and return the operation."""
+    """Show progress until the operation ends or is paused, and return the operation."""
     path = f"{operations.PATH}/{operation['operation_id']}"
 
     def poll_operation() -> Operation:

@@ -1,4 +1,4 @@
-"""`counterfoil dlq export|fetch`: export dead letters to a CSV or JSON Lines file."""
+"""`counterfoil dlq export|fetch`: export dead letters as CSV or JSON Lines."""
 
 import os
 import time

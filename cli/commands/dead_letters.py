@@ -1,4 +1,4 @@
-"""`counterfoil dlq list|show|groups|stats`: find, show, group and count dead letters."""
+"""`counterfoil dlq list|show|groups|stats`: find, group and count dead letters."""
 
 import json
 import shlex
@@ -310,7 +310,7 @@ def _show_events(api: Api, events: Sequence[Event]) -> None:
 
 
 def _log_commands(events: Sequence[Event]) -> list[str]:
-    """Return commands that read the attempts' logs from CloudWatch, one command per revision."""
+    """Return commands that read the attempts' logs from CloudWatch, one per revision."""
     logs: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for event in events:
         if (log := event["log"]) is not None:

@@ -1,4 +1,4 @@
-"""`counterfoil tenants destinations`: webhooks and exports that receive a tenant's results."""
+"""`counterfoil tenants destinations`: webhooks and exports for tenants' results."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,7 @@
-"""`counterfoil documents`: show uploads; list, show, delete and replace documents."""
+"""`counterfoil documents`: list, show, delete and replace documents.
+
+Without a subcommand, it shows the state of every upload.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`counterfoil login` and `logout`: sign a person in to a deployment with the browser.
+"""`counterfoil login` and `logout`: sign in to a deployment with the browser.
 
 OAuth 2.0 authorization code flow with PKCE (RFC 7636) and a loopback redirect (RFC 8252).
 """
@@ -90,7 +90,7 @@ class Listener(TCPServer):
         self.query: str | None = None
 
     def wait(self, seconds: float, pasted: TextIO, clock: Callable[[], float] = time.monotonic) -> str:
-        """Return the redirect's query, from the browser or from an address pasted into `pasted`.
+        """Return the redirect's query, from the browser or an address in `pasted`.
 
         Raises:
             CommandError: no redirect arrived within `seconds`.

@@ -1,4 +1,4 @@
-"""`counterfoil mail`, and `tenants dmarc`: mail that failed DMARC, and the policy for it."""
+"""`counterfoil mail` and `tenants dmarc`: mail that failed DMARC, and the policy."""
 
 from typing import Annotated, Literal
 

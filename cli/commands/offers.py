@@ -1,4 +1,4 @@
-"""`counterfoil offers`: list daily offers by date and time zone, and queue offers for a date."""
+"""`counterfoil offers`: list and queue daily offers by date and time zone."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

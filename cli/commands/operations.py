@@ -1,4 +1,7 @@
-"""`counterfoil operations`: list, show, control and undo operations on dead letters and documents."""
+"""`counterfoil operations`: list, show, control and undo operations.
+
+An operation processes many dead letters or documents.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -50,7 +53,7 @@ app = typer.Typer(help=SUMMARY, invoke_without_command=True, add_completion=Fals
 def operations_(
     context: typer.Context, *, tenant: AnyTenant = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
-    """List operations on dead letters and documents; show, pause, resume or cancel one."""
+    """List, show, pause, resume or cancel operations on dead letters and documents."""
     if is_list_requested(context, "operations"):
         _list(context, tenant, limit, as_json=as_json)
 
@@ -71,7 +74,10 @@ def show(
     ] = MAX_ITEMS_SHOWN,
     as_json: AsJson = False,
 ) -> None:
-    """Show an operation's progress, and why items failed or were skipped. --json includes all items."""
+    """Show an operation's progress, and why items failed or were skipped.
+
+    With --json, the output includes all items.
+    """
     api = connect(context)
     path = _path(api, operation_id)
     operation = api.send("GET", path).json()

@@ -47,9 +47,10 @@ def queues(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson 
 
 @app.command("list")
 def list_(context: typer.Context, *, tenant: AnyTenant = None, as_json: AsJson = False) -> None:
-    """List queues with message counts, running and pending work items, and the last hour's outcomes.
+    """List queues with message counts, work items and the last hour's outcomes.
 
-    Message counts are approximate. With --tenant, only the tenant's work items are counted.
+    The counted work items are running or pending. Message counts are approximate. With --tenant, only the tenant's work
+    items are counted.
     """
     _list(context, tenant, as_json=as_json)
 
@@ -113,7 +114,10 @@ def _switch(
 
 
 def _version(api: Api, worker: str) -> int:
-    """Return the version of a queue's state; 0 if it was never paused or is hidden from the caller."""
+    """Return the version of a queue's state.
+
+    The version is 0 if the queue was never paused or is hidden from the caller.
+    """
     try:
         known = {queue["worker"]: queue for queue in api.send("GET", PATH).json()["queues"]}
     except UsageError:

@@ -1,4 +1,4 @@
-"""`counterfoil reprocess`: extract or match a tenant's documents again, at a bounded rate."""
+"""`counterfoil reprocess`: extract or match documents again, at a bounded rate."""
 
 from typing import Annotated, Literal
 

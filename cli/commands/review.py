@@ -126,7 +126,7 @@ def _candidates(review: Review) -> str:
 
 @app.command("show")
 def show(context: typer.Context, document: DocumentId, *, as_json: AsJson = False) -> None:
-    """Show a document that needs review next to its candidates, with evidence by feature."""
+    """Show a document that needs review, its candidates, and evidence by feature."""
     api = connect(context)
     id_ = api.find_by_id_suffix("document", document, "documents")
     review = api.send("GET", f"{PATH}/{id_}").json()

@@ -141,7 +141,7 @@ def wait_for(api: Api, job_id: str) -> dict[str, Any]:
 
 
 def read_payload(text: str) -> dict[str, Any]:
-    """Parse a JSON object from `text`, from a file (`@FILE`), or from standard input (`-`).
+    """Parse a JSON object from `text`, from a file (`@FILE`) or standard input (`-`).
 
     Raises:
         UsageError: the payload is not a JSON object, or cannot be read.

@@ -1,4 +1,4 @@
-"""`counterfoil tenants tolerances`: a tenant's tolerances, and suggested tolerances."""
+"""`counterfoil tenants tolerances`: set, remove, list and suggest tolerances."""
 
 import re
 from collections.abc import Sequence
@@ -93,10 +93,11 @@ def tolerances(  # noqa: PLR0913  # one argument per option
     by: By,
     as_json: AsJson = False,
 ) -> None:
-    """Set, remove and list a tenant's tolerances for prices, quantities, totals and tax rates.
+    """Set, remove and list a tenant's tolerances.
 
-    Only the most specific tolerance applies. From most to least specific: supplier and article, article, supplier,
-    tenant, default. After a change, the tenant's clusters are compared again.
+    Tolerances apply to prices, quantities, totals and tax rates. Only the most specific tolerance applies. From most to
+    least specific: supplier and article, article, supplier, tenant, default. After a change, the tenant's clusters are
+    compared again.
 
     --suggest proposes tolerances for suppliers with accepted differences in at least 20 documents (counterfoil clusters
     accept), always below the smallest disputed difference. A suggestion has no effect until it is accepted.
@@ -126,7 +127,7 @@ def tolerances(  # noqa: PLR0913  # one argument per option
 
 
 def _recompare(api: Api, path: str, response: dict[str, Any]) -> int:
-    """Request a new comparison of all clusters, page by page, and return the number of clusters."""
+    """Request a new comparison of all clusters, and return their number."""
     count: int = response["clusters"]
     while response["next_cursor"] is not None:
         response = api.send("POST", f"{path}/recompare", query={"cursor": response["next_cursor"]}).json()

@@ -1,1 +1,1 @@
-"""The local cloud: embedded PostgreSQL, and an AWS emulator with the real CDK app."""
+"""The local cloud: embedded PostgreSQL and an AWS emulator with the real CDK app."""

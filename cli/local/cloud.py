@@ -59,7 +59,10 @@ class State:
 
     @classmethod
     def load(cls, paths: CloudPaths) -> "State | None":
-        """Return the saved state, or None if it is missing or this version cannot read it."""
+        """Return the saved state, or None if it is missing or cannot be read.
+
+        State saved by another version may be unreadable.
+        """
         with suppress(OSError, ValueError, TypeError, KeyError):
             return cls._read(paths.state)
         return None
@@ -108,10 +111,11 @@ def up(
     database_port: int | None = None,
     tuning: DeployOptions | None = None,
 ) -> UpResult:
-    """Start the parts of the cloud that are not running: database, emulator, deployment.
+    """Start the cloud unless it is running, and deploy the app if it is out of date.
 
-    Settings in `tuning` replace the last deployment's settings. None keeps them. After a failure or interruption, all
-    processes are ended, unless the cloud was already running.
+    If the database or the emulator is not running, both are restarted. Settings in `tuning` replace the last
+    deployment's settings. None keeps them. After a failure or interruption, all processes are ended, unless the cloud
+    was already running.
 
     Raises:
         CloudError, PostgresError: a part did not start. The message states the reason and what to do next.
@@ -141,7 +145,7 @@ def up(
 
 
 def _is_running(paths: CloudPaths, state: State, steps: Steps) -> bool:
-    """Return whether all parts of the saved cloud are running, and the app is deployed.
+    """Return whether every part of the saved cloud is running, with the app deployed.
 
     An incomplete cloud must be restarted.
     """
@@ -285,7 +289,10 @@ class Cloud:
 
     @cached_property
     def database(self) -> Database:
-        """Database pool with the workers' role, for access to one tenant or to all tenants' lifecycle columns."""
+        """Database pool with the workers' role.
+
+        A transaction has access to one tenant, or to the lifecycle columns of all tenants.
+        """
         return Database(self.database_url("counterfoil_worker"))
 
     def database_url(self, user: str) -> str:

@@ -170,7 +170,7 @@ _PENDING = "SELECT worker, count(*) FROM dead_letter WHERE status = 'pending' AN
 
 
 def _queue_counts(running: Cloud) -> dict[str, dict[str, int | None]]:
-    """Return each queue's message counts, its DLQ's messages, and its worker's pending dead letters."""
+    """Return counts of messages, DLQ messages and pending dead letters by queue."""
     from counterfoil.aws import translate_errors
 
     sqs = running.client("sqs")

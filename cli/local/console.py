@@ -1,4 +1,4 @@
-"""`counterfoil console`: show the URL of the local cloud's console, and a user to sign in as."""
+"""`counterfoil console`: show the local console's URL, and a user to sign in as."""
 
 import secrets
 import webbrowser
@@ -59,7 +59,10 @@ def console(
 
 
 def make_person(cloud: Cloud, email: str, groups: Sequence[str], *, password: str | None = None) -> ConsoleUser:
-    """Create the user if missing, add them to these groups, and set the given password or a random one."""
+    """Create the user if missing, add them to these groups, and set the password.
+
+    If `password` is None, the password is random.
+    """
     people, pool = cloud.client("cognito-idp"), cloud.outputs["UserPoolId"]
     person = ConsoleUser(email, password or f"Aa1!{secrets.token_urlsafe(12)}")
     with suppress(people.exceptions.UsernameExistsException):  # created by an earlier call

@@ -96,7 +96,10 @@ class Progress:
 
 
 def fingerprint(database_url: str, tuning: DeployOptions) -> str:
-    """Return a hash of a deployment's sources and settings, and of this machine's Python and platform."""
+    """Return a hash of a deployment's sources and settings.
+
+    The hash includes this machine's Python version and platform.
+    """
     options = json.dumps([database_url, dict(tuning.settings), tuning.timeout], sort_keys=True)
     digest = hashlib.sha256(f"{sys.version_info[:2]} {sys.platform} {options}\n".encode())
     for path in sorted(_sources()):
@@ -143,7 +146,10 @@ def log(paths: CloudPaths) -> Path:
 
 
 def _environment(paths: CloudPaths, target: Emulator) -> dict[str, str]:
-    """Return the caller's environment without AWS settings, so that it cannot reach a real account."""
+    """Return the caller's environment, with AWS settings only for the emulator.
+
+    The caller's own AWS settings are removed, so that CDK cannot reach a real account.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
     return {
         **inherited,

@@ -73,7 +73,10 @@ class Emulator:
         return False
 
     def runs_in(self, paths: CloudPaths) -> bool:
-        """Return whether this emulator is still running, with the same folder, process id and start time."""
+        """Return whether this emulator is still running.
+
+        The folder, the process id and the start time must match.
+        """
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             return (
@@ -123,7 +126,7 @@ def check_free(port: int) -> None:
 
 
 def _prepare(paths: CloudPaths) -> None:
-    """Create the folders, and a Python environment without packages, which runs functions."""
+    """Create the folders, and a Python environment without packages for functions."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(paths.temporary, ignore_errors=True)
     paths.temporary.mkdir()

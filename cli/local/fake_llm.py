@@ -1,4 +1,4 @@
-"""Fake language model that echoes messages, for trying conversations without an API key.
+"""Fake language model that echoes messages, for conversations without an API key.
 
 It serves the part of OpenAI's chat completions API that functions use, on loopback only.
 """
@@ -41,7 +41,7 @@ def without_llm_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def port_of(tuning: DeployOptions) -> int | None:
-    """Return the port of the fake model in the settings, or None if they do not use the fake model."""
+    """Return the port of the fake model, or None if the settings do not use it."""
     if tuning.settings.get("LLM_MODEL") != MODEL:
         return None
     port = tuning.settings.get("LLM_URL", "").removeprefix(f"http://{HOST}:").removesuffix("/v1")
@@ -120,7 +120,7 @@ def _deploy(paths: CloudPaths, tuning: DeployOptions) -> Cloud:
 
 
 def _restore_settings(paths: CloudPaths, previous: DeployOptions, port: int) -> None:
-    """Restore the previous settings, unless the app has been configured to use another model."""
+    """Restore the previous settings, unless the app now uses another model."""
     state = State.load(paths)
     if state is None or port_of(state.tuning) != port:
         return

@@ -148,5 +148,8 @@ def node() -> Path:
 
 
 def search_path() -> str:
-    """Return PATH for CDK's child processes, with the project's Python and Node.js before the system's."""
+    """Return PATH for CDK's child processes.
+
+    The project's Python and Node.js come before the system's.
+    """
     return os.pathsep.join([str(Path(sys.executable).parent), str(node().parent), os.environ.get("PATH", os.defpath)])

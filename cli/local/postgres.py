@@ -1,4 +1,4 @@
-"""Embedded PostgreSQL 18 for the local cloud and tests: start, stop, inspect, remove.
+"""Embedded PostgreSQL 18 for the local cloud and tests.
 
 A folder contains one server: `data` (the cluster) and `postgres.log`. The server listens only on 127.0.0.1 and requires
 no passwords, because it is for development on machines with trusted users. It runs until `stop`, even after the process
@@ -151,10 +151,10 @@ class Server:
 
 @contextmanager
 def temporary_server() -> Iterator[Server]:
-    """Run a server for tests and benchmarks, in memory if possible, and delete its data at the end.
+    """Run a server for tests and benchmarks, and delete its data at the end.
 
-    Creating a database writes 300 files, which takes 20 ms in memory and up to 400 ms on a disk. Folders of
-    killed processes are removed.
+    The data is in memory if possible. Creating a database writes 300 files, which takes 20 ms in memory and up to
+    400 ms on a disk. Folders of killed processes are removed.
     """
     parent = fast_folder()
     for abandoned in parent.glob(f"{TEMPORARY}*"):
@@ -247,7 +247,10 @@ class PostgresServer:
             shutil.rmtree(self._folder)
 
     def _find_server(self) -> tuple[Server | None, str]:
-        """Return the server in postmaster.pid and its state, or None if it does not run this cluster."""
+        """Return the server in postmaster.pid and its state.
+
+        If that process does not run this cluster, the server is None and the state is `down`.
+        """
         try:
             lines = [line.strip() for line in (self._data / "postmaster.pid").read_text().splitlines()]
             pid, port, status = int(lines[0]), int(lines[3]), lines[7] if len(lines) > 7 else "starting"
@@ -284,7 +287,7 @@ class PostgresServer:
         return False
 
     def _initialize(self, programs: Path, *, durable: bool) -> None:
-        """Create an empty cluster next to `data`, and rename it to `data` when it is complete."""
+        """Create an empty cluster next to `data`, and rename it to `data` once complete."""
         new_data = self._data.with_name("data.new")
         _remove(new_data)
         identity = _identity()
@@ -422,7 +425,7 @@ def _locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _identity() -> dict[str, Any]:
-    """Return Popen arguments that set the user of PostgreSQL's programs: `nobody` instead of root."""
+    """Return Popen arguments to run PostgreSQL's programs as `nobody`, not as root."""
     if os.geteuid() != 0:
         return {}
     try:
@@ -447,7 +450,7 @@ def _root_folder() -> Path:
 
 
 def installed_programs() -> Path:
-    """Return the folder of PostgreSQL's programs, or of a copy if `nobody` cannot run the originals."""
+    """Return the folder of PostgreSQL's programs, or of a copy that `nobody` can run."""
     name = PACKAGE.replace("-", "_")
     package = find_spec(name)
     if package is None or not package.submodule_search_locations:
@@ -529,7 +532,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def kill_process_tree(pid: int) -> None:
-    """Kill a process and its children, including the server that pg_ctl has just started."""
+    """Kill a process and its children, including a server that pg_ctl just started."""
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         parent.suspend()  # prevents further children
@@ -541,12 +544,12 @@ def kill_process_tree(pid: int) -> None:
 
 
 def cluster_name(data: Path) -> str:
-    """Return the cluster's name in process titles, such as `counterfoil-0123456789ab`."""
+    """Return the cluster's name in process titles, like `counterfoil-0123456789ab`."""
     return f"counterfoil-{sha256(bytes(data)).hexdigest()[:12]}"
 
 
 def end_sessions(data: Path) -> None:
-    """Kill the sessions of a killed server, which would keep running and block the next start."""
+    """Kill the sessions of a killed server, because they would block the next start."""
     title = f"postgres: {cluster_name(data)}: "
     sessions = [
         process

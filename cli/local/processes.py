@@ -34,12 +34,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def process_marker(folder: Path, part: CloudProcess) -> dict[str, str]:
-    """Return the environment variable for the processes of one part of the cloud in `folder`."""
+    """Return the environment variable that marks the processes of `part` in `folder`."""
     return {MARKER_VARIABLE: f"{part}:{folder}"}
 
 
 def find_processes(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> list[psutil.Process]:
-    """Return the live processes of these parts of the cloud in `folder`, except this process."""
+    """Return the live processes of these parts in `folder`, except this process."""
     marks = {process_marker(folder, part)[MARKER_VARIABLE] for part in parts}
     matches = []
     for process in psutil.process_iter():
@@ -61,7 +61,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def terminate_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudProcess)) -> int:
-    """End the processes of these parts of the cloud in `folder`, including new child processes.
+    """End the processes of these parts in `folder`, including new child processes.
 
     Return the number of ended processes.
 
@@ -85,7 +85,7 @@ def terminate_all(folder: Path, parts: Collection[CloudProcess] = tuple(CloudPro
 
 
 def terminate_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group that `process` leads, and wait until `process` has ended."""
+    """Kill the process group that `process` leads, and wait until `process` ends."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -41,16 +41,17 @@ class Session:
 
 
 class LocalSignIn(httpx.Auth):
-    """Signs a person in to the local cloud: an admin of all tenants, created on first use.
+    """Authenticates with the local cloud as an admin of all tenants.
 
-    Until the token expires, it is cached in the cloud's folder, in a file that only its owner can read.
+    The admin is created on first use. Until the token expires, it is cached in the cloud's folder, in a file that only
+    its owner can read.
     """
 
     def __init__(self, cloud: Cloud, name: str) -> None:
         self._cloud, self._name = cloud, name
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send the request with a cached token, and sign in again if the token is rejected."""
+        """Send the request with a cached token, and sign in again if it is rejected."""
         cached = self._sessions.get(self._name)
         is_valid = cached is not None and cached.expires_at - time.time() > MIN_SECONDS_LEFT
         session = cached if cached is not None and is_valid else self._sign_in()

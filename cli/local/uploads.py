@@ -1,4 +1,4 @@
-"""Uploads to the local cloud and their states, for tools and tests without the API."""
+"""Local cloud uploads and their states, for tools and tests without the API."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +27,9 @@ class UploadedFile:
 
 
 def upload(cloud: Cloud, tenant: Tenant | None, files: Sequence[Path]) -> Iterator[UploadedFile]:
-    """Upload each file to `uploads/{tenant}/{unique}/{name}`, or as mail to `inbox/{unique}/{name}`.
+    """Upload each file for the tenant, or as mail if `tenant` is None.
+
+    The key is `uploads/{tenant}/{unique}/{name}`, or `inbox/{unique}/{name}` for mail.
 
     Raises:
         UsageError: a file cannot be read.

@@ -1,4 +1,7 @@
-"""Handler of the worker `acquisition`, which turns S3 events into sources and documents."""
+"""Handler of the worker `acquisition`, which turns S3 events into documents.
+
+Each file also becomes a source.
+"""
 
 from functools import cache
 from typing import Any

@@ -28,7 +28,7 @@ REMOVED = "A document from this file was removed. Upload the file again to resto
 
 
 class OtherFilesError(InvalidDocumentError):
-    """An email has the same Message-ID and sender as an earlier email, but different files.
+    """An email has the Message-ID and sender of an earlier email, but other files.
 
     An operator can accept it by retrying the dead letter.
     """
@@ -76,7 +76,7 @@ class IncomingFile:
 
     @property
     def is_container(self) -> bool:
-        """Return whether the file is an email or archive that contains documents, not a document itself."""
+        """Return whether the file is an email or archive that contains documents."""
         return self.envelope is not None or any(part.file != self.file for part in self.documents) or bool(self.skipped)
 
 
@@ -92,7 +92,7 @@ class AcquisitionResult:
 
 
 def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | None = None) -> AcquisitionResult:
-    """Store the source, and documents that are new for the tenant with their ingestion jobs.
+    """Store the source and the tenant's new documents, with their ingestion jobs.
 
     If `refusal` is given, store only the source.
 
@@ -124,7 +124,9 @@ def write(connection: Connection, arrival: IncomingFile, *, refusal: Refusal | N
 
 
 def reject_conflicting_mail(connection: Connection, arrival: IncomingFile) -> bool:
-    """If the tenant has this email with different files, record it as a duplicate and return True.
+    """Record an email as a duplicate if the tenant has it with different files.
+
+    Returns True if the duplicate was recorded.
 
     It may be the same email with files modified by a server, or a different email from a program that reuses
     Message-IDs. The same email must not create a second document, and a different email must not be lost. So an
@@ -316,9 +318,10 @@ _IS_ACCEPTED = "SELECT FROM dead_letter WHERE job_id = %s AND metadata #>> '{las
 
 
 def _is_accepted(connection: Connection, arrival: IncomingFile) -> bool:
-    """Return whether an operator accepted the email by retrying the dead letter of an `OtherFilesError`.
+    """Return whether an operator accepted the email despite an `OtherFilesError`.
 
-    A retry after another error does not accept the email.
+    An operator accepts the email by retrying the dead letter of this error. A retry after another error does not accept
+    the email.
     """
     dead_letter = ACQUISITION.job_id(arrival.job_id)
     return connection.execute(_IS_ACCEPTED, [dead_letter, OtherFilesError.code]).rowcount > 0
@@ -334,7 +337,10 @@ _SET_ATTACHMENTS = "UPDATE source SET attachments = %s WHERE id = %s"
 def _write_attachments(
     connection: Connection, arrival: IncomingFile, source_id: UUID, documents: Documents, reason: str = REMOVED
 ) -> None:
-    """Store the source's list of files, each with its document or the reason why it has no document."""
+    """Store the source's list of files.
+
+    Each file has its document, or the reason why it has no document.
+    """
     attachments: list[dict[str, Any]] = [
         {
             "name": part.name,
@@ -353,7 +359,10 @@ def _write_attachments(
 
 
 def describe_skipped(skipped: Sequence[SkippedAttachment]) -> str:
-    """Return the names of the first skipped files with the reasons; empty if no file was skipped."""
+    """Return the names of the first skipped files with the reasons.
+
+    The result is empty if no file was skipped.
+    """
     reasons = [f"'{part.name}': {part.reason}" for part in skipped[:MAX_NAMED_FILES]]
     omitted = len(skipped) - len(reasons)
     return f"Skipped files: {' '.join(reasons)}{f' And {omitted} more.' if omitted else ''}" if skipped else ""

@@ -1,4 +1,4 @@
-"""Acquisition of one file: creates its source and its new documents, and starts their ingestion.
+"""Acquire one file: create its source and new documents, and start ingestion.
 
 Files in an email or archive that could be documents are stored in S3 before the database is written. Their keys are
 derived from their content, so that a repeated attempt stores the same objects.

@@ -105,7 +105,7 @@ def _check(claims: Mapping[str, Any], sign_in: OidcSettings, now: float) -> None
 
 
 def _seconds(claim: object) -> float | None:
-    """Return a time claim in seconds since 1970, or None if the claim is not a number.
+    """Return a time claim in seconds since 1970, or None if it is not a number.
 
     The gateway renders numbers as text, and large numbers in the form 1.7e+09.
     """
@@ -117,7 +117,9 @@ def _seconds(claim: object) -> float | None:
 
 
 def _lists(payload: Mapping[str, Any], claims: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the token's lists of groups and audiences, if they match the claims that the gateway passed.
+    """Return the token's lists of groups and audiences, checked against the claims.
+
+    A list is omitted if it differs from the claim that the gateway passed.
 
     The gateway passes each list as text separated by spaces, so a group named `x admin` would grant the admin role. The
     token in the header can be trusted, because the gateway verified it.
@@ -221,7 +223,10 @@ def _verified_email(claims: Mapping[str, Any]) -> str | None:
 
 
 def _is_storable(name: str) -> bool:
-    """Return whether PostgreSQL can store a text, which must not contain U+0000 or lone surrogates."""
+    """Return whether PostgreSQL can store a text.
+
+    The text must not contain U+0000 or lone surrogates.
+    """
     return "\x00" not in name and not any("\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -256,7 +261,7 @@ class Scope(NamedTuple):
     slug: str
 
     def transaction(self, database: Database) -> AbstractContextManager[Connection]:
-        """Open a transaction for the tenant, or with the delivery role for unassigned data."""
+        """Open a transaction for the tenant, or with the delivery role if unassigned."""
         return database.delivery() if self.tenant_id is None else database.tenant(self.tenant_id)
 
 
@@ -281,9 +286,10 @@ def item_id(text: str, not_found: str) -> UUID:
 
 
 def owner_of(connection: Connection, table: LiteralString, id_: UUID) -> tuple[UUID, str] | None:
-    """Return the id and slug of the tenant that owns a row, or None if there is no such row.
+    """Return the id and slug of the tenant that owns a row.
 
-    Requires the delivery role. `table` is a table, or a query in parentheses with the columns `id` and `tenant_id`.
+    Returns None if the row does not exist or is unassigned. Requires the delivery role. `table` is a table, or a query
+    in parentheses with the columns `id` and `tenant_id`.
     """
     statement = f"SELECT t.id, t.slug FROM {table} o JOIN tenant t ON t.id = o.tenant_id WHERE o.id = %s"  # noqa: S608  # a literal
     return connection.execute(statement, [id_]).fetchone()
@@ -330,11 +336,11 @@ class RateLimiter:
     def consume(
         self, database: Database, tenant_id: UUID | None, user: str, now: datetime | None = None, *, tokens: int = 1
     ) -> None:
-        """Take `tokens` tokens from both the user's and the tenant's bucket, in a short transaction.
+        """Take `tokens` tokens from the user's bucket and from the tenant's bucket.
 
-        If `tenant_id` is None, the request concerns several tenants and takes tokens only from the user's bucket. The
-        user's bucket is checked first, so a user without tokens does not lock the tenant's bucket. If `now` is given,
-        it replaces the database's clock.
+        Both buckets are charged in one short transaction. If `tenant_id` is None, the request concerns several tenants
+        and takes tokens only from the user's bucket. The user's bucket is checked first, so a user without tokens does
+        not lock the tenant's bucket. If `now` is given, it replaces the database's clock.
 
         Raises:
             RateLimitedError: a bucket has too few tokens. No tokens are taken.
@@ -374,7 +380,7 @@ class ReadTokens:
 
     @contextmanager
     def admit(self, caller: Caller, database: Database, limiter: RateLimiter) -> Iterator[None]:
-        """Charge a read to the user and, if the user has exactly one tenant, to that tenant.
+        """Charge a read to the user, and to the tenant if the user has exactly one.
 
         Raises:
             RateLimitedError: the user or the tenant has too few tokens.
@@ -473,14 +479,19 @@ class Request:
         return Tenant(tenant_id, slug)
 
     def scope(self, slug: str | None) -> Scope:
-        """Return the scope of a tenant, checked as in `tenant`, or of unassigned data for the slug `-`."""
+        """Return the scope of a tenant, or of unassigned data for the slug `-`.
+
+        The tenant is checked as in `tenant`.
+        """
         if slug != UNASSIGNED:
             return Scope(*self.tenant(slug))
         self.check(Role.VIEWER, UNASSIGNED)
         return Scope(None, UNASSIGNED)
 
     def slug(self, slug: str | None) -> str:
-        """Return the named slug, or the slug of the token's only tenant, without checking rights.
+        """Return the named slug, or the slug of the token's only tenant.
+
+        The caller's rights are not checked.
 
         Raises:
             RejectedRequestError: the request names no tenant, and the token is not for exactly one tenant.
@@ -505,7 +516,9 @@ class Request:
             raise ForbiddenError(f"{subject} the {role.name.lower()} role for {where}. Ask an admin.")
 
     def visible_tenants(self) -> list[str] | None:
-        """Return the slugs of the tenants that the caller may view; None for all tenants and unassigned data.
+        """Return the slugs of the tenants that the caller may view.
+
+        Returns None for all tenants and unassigned data.
 
         Raises:
             ForbiddenError: the caller may not view any tenant.
@@ -530,7 +543,7 @@ class Request:
         return Owned(*found, id_)
 
     def admit(self, action: str, slug: str, tenant_id: UUID | None = None, *, role: Role = Role.OPERATOR) -> UUID:
-        """Check the role for a change, charge the change to the rate limit, and return the tenant's id.
+        """Check the role for a change, charge the rate limit, and return the tenant's id.
 
         Raises:
             ForbiddenError: the caller does not have the role. The error does not reveal whether the tenant exists.
@@ -581,7 +594,7 @@ class Request:
         return Change(tenant_id, self.caller.require_subject()[:MAX_ACTOR_CHARS], self.now)
 
     def admit_for_all(self, action: str) -> str:
-        """Check the admin role for all tenants, charge a change to the user, and return the caller's subject.
+        """Check the admin role for all tenants, charge the user, and return the subject.
 
         Raises:
             ForbiddenError: the caller does not have the role, or the token has no subject.

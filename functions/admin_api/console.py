@@ -133,10 +133,10 @@ def console() -> Console:
 
 
 def _security_policy(settings: Settings) -> str:
-    """Return a Content-Security-Policy for the console's files, the token issuer and the upload bucket.
+    """Return the Content-Security-Policy of the console.
 
-    Images may also use `blob:` URLs, because the console requests page images with a token, which an image URL
-    cannot carry.
+    It allows the console's files, the token issuer and the upload bucket. Images may also use `blob:` URLs, because the
+    console requests page images with a token, which an image URL cannot carry.
     """
     origins = (*(settings.oidc.origins if settings.oidc else ()), *settings.upload_origins)
     return _POLICY_TEMPLATE.format(origins="".join(f" {origin}" for origin in origins))

@@ -1,4 +1,4 @@
-"""Email addresses of people who made changes, as shown in the console and the CLI.
+"""Email addresses of people who made changes, shown in the console and the CLI.
 
 Tables and responses identify people by the subject of their token, which does not change. The address comes from the
 token of the person's last change.
@@ -42,7 +42,7 @@ class EmailStore:
 
 
 def find(database: Database, subjects: Collection[str], slugs: Collection[str] | None) -> dict[str, str]:
-    """Return the addresses of people who made changes in the given tenants, by subject.
+    """Return the addresses of people who made changes in these tenants, by subject.
 
     `slugs` is None for all tenants.
 

@@ -152,7 +152,7 @@ def private_headers(version: int | str) -> dict[str, str]:
 
 
 def json_response_if_changed(if_none_match: str | None, body: Any, version: int | str) -> Response[Any]:
-    """Return a JSON response with the ETag of a version, or 304 if If-None-Match contains it."""
+    """Return a JSON response with the ETag of `version`, or 304 if it is unchanged."""
     headers = private_headers(version)
     return Response(304, headers=headers) if is_current(if_none_match, version) else json_response(200, body, headers)
 

@@ -1,6 +1,6 @@
-"""Lambda handler of the HTTP API and the console: routes, problems and the OpenAPI description.
+"""Lambda handler of the HTTP API and the console.
 
-Only the console is served without a token.
+It provides the routes, problem responses and the OpenAPI description. Only the console is served without a token.
 """
 
 import json
@@ -308,7 +308,7 @@ def build_openapi(api: APIGatewayHttpResolver) -> dict[str, Any]:
 
 
 def _describe_condition(operation: dict[str, Any]) -> None:
-    """Add the ETag, If-None-Match and status 304 to the description of a GET (see `http.add_etag`)."""
+    """Describe the ETag, If-None-Match and status 304 of a GET (see `http.add_etag`)."""
     tag = {"description": "Version or hash of the response.", "schema": {"type": "string"}}
     operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", tag)
     operation["responses"].setdefault("304", {"description": "Unchanged: `If-None-Match` contains the current ETag."})
@@ -319,7 +319,10 @@ def _describe_condition(operation: dict[str, Any]) -> None:
 
 
 def methods(document: dict[str, Any], event: APIGatewayProxyEventV2) -> list[str]:
-    """Return a path's methods if they do not include the request's method, otherwise an empty list."""
+    """Return a path's methods if they do not include the request's method.
+
+    Otherwise, the result is an empty list.
+    """
     paths = document["paths"]
     path_items = (
         [paths[event.path]]

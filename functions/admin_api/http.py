@@ -1,4 +1,4 @@
-"""HTTP messages of the API: bodies, cursors, entity tags, and problems (RFC 9457).
+"""HTTP messages of the API: bodies, cursors, ETags, and problems (RFC 9457).
 
 API Gateway answers some requests itself, always with `{"message"}` as `application/json`. Our errors are
 `application/problem+json`, so clients can tell them apart.
@@ -150,7 +150,7 @@ _INVALID_CURSOR = "cursor must be `next_cursor` of the previous page."
 
 
 def encode_cursor(position: tuple[datetime | float, UUID | str] | None) -> str | None:
-    """Return the cursor of the page after `position`, which is a time or a number, and an id."""
+    """Return the cursor of the page after `position`, a time or number and an id."""
     if position is None:
         return None
     at, id_ = position
@@ -232,7 +232,10 @@ def etag(version: int | str) -> str:
 
 
 def is_current(if_none_match: str | None, version: int | str) -> bool:
-    """Return whether If-None-Match contains this version (weak comparison) or is an asterisk."""
+    """Return whether If-None-Match contains this version or is an asterisk.
+
+    The comparison is weak.
+    """
     return _matches_tag(if_none_match, etag(version))
 
 
@@ -243,7 +246,7 @@ def _matches_tag(condition: str | None, tag: str) -> bool:
 
 
 def add_etag(event: Mapping[str, Any], response: dict[str, Any]) -> dict[str, Any]:
-    """Add an ETag to the response to a GET, or return 304 if If-None-Match contains it.
+    """Add an ETag to a GET's response, or return 304 if If-None-Match contains it.
 
     This makes polling by the console cheap. Routes of versioned resources set the ETag themselves. Base64 bodies are
     files and get no ETag.
@@ -269,7 +272,9 @@ def sent_version(if_match: str | None) -> int | None:
 
 
 def required_version(if_match: str | None) -> int:
-    """Return the version in If-Match, or the highest of several, because versions only increase.
+    """Return the version in If-Match, or the highest if there are several.
+
+    The highest version is the latest, because versions only increase.
 
     Raises:
         PreconditionRequiredError: the header is absent, or an asterisk, which would match a version that the caller

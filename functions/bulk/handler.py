@@ -1,4 +1,4 @@
-"""Handler of the worker `bulk`, which runs the next steps of all operations every minute."""
+"""Handler of the worker `bulk`, which runs steps of all operations every minute."""
 
 from functools import cache
 from typing import Any

@@ -107,9 +107,10 @@ class Archiver:
             return None
 
     def _record_invalid(self, kind: WorkKind, record: SQSRecord, error: BaseException, *, is_ours: bool) -> None:
-        """Record a dead letter with the message itself, because its work item is unknown or cannot be settled.
+        """Record a dead letter with the message itself.
 
-        The payload of a valid task message is omitted, because the task's row contains it.
+        The message's work item is unknown or cannot be settled. The payload of a valid task message is omitted, because
+        the task's row contains it.
         """
         worker, body = kind.worker, strip_payload(kind, record.body) if is_ours else record.body
         # A message keeps its id when SQS moves it, and the worker may have recorded the same failure.

@@ -1,4 +1,4 @@
-"""Handler of the worker `dead_letters`, which consumes the messages in all dead-letter queues."""
+"""Handler of the worker `dead_letters`, which consumes all dead-letter queues."""
 
 from datetime import UTC, datetime
 from functools import cache

@@ -1,4 +1,4 @@
-"""Concurrency limit per destination, so that a slow destination cannot use up all permits.
+"""Concurrency limit per destination, so that slow receivers cannot block others.
 
 Circuit breakers do not open because of slow responses. Without the limit, one slow receiver with many deliveries would
 use all permits of an invocation.

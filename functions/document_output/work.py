@@ -1,4 +1,7 @@
-"""One attempt to deliver a result as a signed webhook or as files in S3, guarded by a circuit breaker."""
+"""One attempt to deliver a result as a signed webhook or as files in S3.
+
+A circuit breaker guards the attempt.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -71,7 +74,7 @@ def deliver(attempt: TenantAttempt, dependencies: OutputDependencies) -> Outcome
 
 
 def _clear_payload(job_id: UUID, connection: Connection) -> Effects:
-    """Clear the payload of a delivery that was enqueued while its destination was being removed."""
+    """Clear the payload of a delivery enqueued during its destination's removal."""
     connection.execute("UPDATE output_job SET payload = 'null' WHERE id = %s", [job_id])
     return Effects()
 

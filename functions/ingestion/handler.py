@@ -1,4 +1,4 @@
-"""Handler of the worker `ingestion`, which extracts structured data from documents."""
+"""Handler of the worker `ingestion`, which extracts data from documents."""
 
 from functools import cache, partial
 from typing import Any
@@ -27,7 +27,10 @@ def consumer() -> Consumer:
 
 
 def language_model(database: Database) -> Llm:
-    """Return the language model for missing fields, created per attempt with the current API key."""
+    """Return the language model for missing fields.
+
+    It is created per attempt with the current API key.
+    """
     llm = Llm.from_settings(settings(), database, breakers(database))
     assert llm is not None  # LLM_PROVIDER is set
     return llm

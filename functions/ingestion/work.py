@@ -1,4 +1,4 @@
-"""Ingestion of one document: extracts data from its file, stores the result, and starts matching.
+"""Ingestion of one document: extraction, storage, and the start of matching.
 
 A PDF with several documents has no data. It is split into child documents, each with its own file, row and ingestion.
 A file that cannot be read is stored with the reason.
@@ -157,7 +157,10 @@ def _outcome(attempt: TenantAttempt, extraction: ExtractionResult) -> Outcome:
 
 
 def _missing_model_reason(model: CachedLlm | None) -> str | None:
-    """Return the reason why no language model contributed, in a sentence; None if a model was available."""
+    """Return the reason why no language model contributed, as a sentence.
+
+    Returns None if a model was available.
+    """
     return (
         "The previous extraction used a language model, but none is configured now."
         if model is None
@@ -168,11 +171,11 @@ def _missing_model_reason(model: CachedLlm | None) -> str | None:
 def _reason_to_keep_previous(
     extraction: ExtractionResult, document: _Document, without_model: str | None
 ) -> str | None:
-    """Return the reason why an extraction must not replace the stored extraction; None if it may.
+    """Return the reason why an extraction must not replace the stored extraction.
 
-    An extraction without data may replace stored data if it found a document type without data. Results from rules
-    alone do not replace data from a language model, because the model may be only temporarily unavailable. The same
-    applies to data from OCR.
+    Returns None if the extraction may replace it. An extraction without data may replace stored data if it found a
+    document type without data. Results from rules alone do not replace data from a language model, because the model
+    may be only temporarily unavailable. The same applies to data from OCR.
     """
     if document.method is None:
         return None
@@ -321,12 +324,12 @@ ON CONFLICT (id) DO NOTHING RETURNING id, status
 
 
 def _insert_children(connection: Connection, attempt: TenantAttempt, children: Sequence[_Child]) -> list[OutboxMessage]:
-    """Insert the rows of new children and start their ingestion, in the caller's transaction.
+    """Insert the rows of new children and start their ingestion.
 
-    Children of an earlier split of the same file remain unchanged. If that split had other boundaries, no child is
-    added. A removed child is not inserted again. A part that the tenant already has from another file does not become a
-    second document. It is counted once as a duplicate, and becomes a part of this file if the other file is removed.
-    A cover page is stored but not ingested.
+    Both happen in the caller's transaction. Children of an earlier split of the same file remain unchanged. If that
+    split had other boundaries, no child is added. A removed child is not inserted again. A part that the tenant already
+    has from another file does not become a second document. It is counted once as a duplicate, and becomes a part of
+    this file if the other file is removed. A cover page is stored but not ingested.
     """
     ranges = [child.part.pages for child in children]
     values = {

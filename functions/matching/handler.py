@@ -1,4 +1,4 @@
-"""Handler of the worker `matching`, which matches documents and maintains clusters."""
+"""Handler of the worker `matching`, which matches and clusters documents."""
 
 import gc
 from functools import cache, partial
@@ -40,7 +40,10 @@ def raise_gc_threshold() -> None:
 
 
 def language_model(database: Database) -> Llm:
-    """Return the language model of the LLM judge, created per attempt with the current API key."""
+    """Return the language model of the LLM judge.
+
+    It is created per attempt with the current API key.
+    """
     llm = Llm.from_settings(settings(), database, breakers(database))
     assert llm is not None  # LLM_PROVIDER is set
     return llm

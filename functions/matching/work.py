@@ -100,7 +100,10 @@ def match_together(
 
 
 def _skip(connection: Connection, attempt: TenantAttempt, skip: matching.SkipMatching) -> Effects:
-    """Withdraw a document that cannot be matched, and open a review if a reviewer must choose its match."""
+    """Withdraw a document that cannot be matched, and open a review if needed.
+
+    A review is needed if a reviewer must choose the match.
+    """
     now = attempt.now()
     withdrawn = matching.withdraw(connection, attempt.tenant_id, attempt.work_id, now)
     if skip.needs_review:

@@ -160,7 +160,7 @@ def _applied(connection: Connection) -> dict[str, bytes]:
 
 @contextmanager
 def _session(url: str, folder: Path) -> Iterator[Connection]:
-    """Open a connection, take the lock, prepare the roles, and become the owner of the tables."""
+    """Open a connection, take the lock, prepare roles, and become the tables' owner."""
     try:
         with psycopg.connect(url, autocommit=True) as connection:
             _lock(connection)

@@ -1,4 +1,4 @@
-"""Handler of the worker `offers`, which computes a day's offers for shards of users."""
+"""Handler of the worker `offers`, which computes daily offers for user shards."""
 
 from functools import cache, partial
 from typing import Any

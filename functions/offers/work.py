@@ -1,4 +1,4 @@
-"""One attempt to process a shard: computes its offers from the pinned pool and stores them.
+"""One attempt to compute a shard's offers from the pinned pool and store them.
 
 Every attempt computes the same result, because its inputs are fixed. The pool fixes users and rules, and the first
 attempt fixes the excluded candidates.
@@ -33,7 +33,7 @@ OFFERS_URL = "/api/users/{user_id}/offers?date="
 
 
 class PoolCache:
-    """Cache of the last pool, because the next shard usually belongs to the same pool."""
+    """Cache of the last pool, because the next shard usually has the same pool."""
 
     def __init__(self) -> None:
         self._last: tuple[Any, Pool] | None = None
@@ -105,7 +105,10 @@ def compute_shard(attempt: TenantAttempt, pools: PoolCache) -> Outcome:
 
 
 def _load_profiles(attempt: TenantAttempt, shard: ShardInput) -> tuple[NDArray[np.int32], ProfileArrays]:
-    """Return the indexes of users with a profile, and their pinned or current profiles."""
+    """Return the indexes of users with a profile, and their profiles.
+
+    The profiles are pinned if the shard contains profiles, and current otherwise.
+    """
     if shard.profiles is not None:
         return np.arange(len(shard.users), dtype=np.int32), ProfileArrays.read(shard.profiles)
     with attempt.database.tenant(shard.tenant_id) as connection:
@@ -134,10 +137,10 @@ def _load_exclusions(
 
 
 def _reserved_exposure(attempt: TenantAttempt, shard: ShardInput, pool: Pool, rules: Rules) -> Ints | None:
-    """Return the part of the exposure cap that this shard must not use, by index in the pool.
+    """Return the part of the exposure cap that this shard must not use.
 
-    Returns None if there is no cap. A pinned shard has a fixed share of the cap. Late or retried users share the
-    unused remainder.
+    The result is indexed like the pool, or None if there is no cap. A pinned shard has a fixed share of the cap. Late
+    or retried users share the unused remainder.
 
     Raises:
         DeferredError: pinned shards are unfinished, so the remainder is unknown.

@@ -1,1 +1,1 @@
-"""Worker `offers_scheduler`: pins the pools of due daily offers and queues their shards."""
+"""Worker `offers_scheduler`: pins pools of due offers and queues their shards."""

@@ -1,4 +1,7 @@
-"""Queues due daily offers every hour, and offers that an operator requests through the API."""
+"""Handler of the worker `offers_scheduler`, which queues daily offers.
+
+It queues due offers every hour, and offers that an operator requests through the API.
+"""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,7 @@
-"""Pins pools and queues their daily offers: when due, for late users, and on operators' requests."""
+"""Pin pools and queue their daily offers.
+
+Offers are queued when they are due, for late users, and on operators' requests.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -210,7 +213,7 @@ class Scheduler:
 
 @contextmanager
 def _collect_errors(failed: list[str], **context: Any) -> Iterator[None]:
-    """Append an error to `failed` instead of raising it, so that the other pools continue."""
+    """Append an error to `failed` instead of raising it, so other pools continue."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # any error: the other pools must still be queued

@@ -1,4 +1,4 @@
-"""One attempt to run a task: validates the payload, runs the task type, and stores the result."""
+"""One attempt to validate a task's payload, run the task, and store the result."""
 
 from counterfoil.db import Connection
 from counterfoil.delivery.attempt import Effects, Outcome, Succeeded, TenantAttempt

@@ -1,4 +1,4 @@
-"""Metrics for alarms and the console: stuck work items, daily offers, and queue depths.
+"""Metrics for alarms and the console: stuck work items, offers and queue depths.
 
 Ages and counts of pending work items are measured here, because SQS's message age excludes messages received three
 times and work items whose message was lost.
@@ -156,9 +156,10 @@ def update_queues(
     clock: Callable[[], datetime],
     time_left: Callable[[], float],
 ) -> dict[str, int]:
-    """Reconcile pauses with event source mappings, and store new outcomes and the current backlog.
+    """Reconcile queue pauses, and store new outcomes and the current backlog.
 
-    Returns the numbers of reconciled queues, and of rows written for outcomes and for the backlog.
+    Pauses are reconciled with event source mappings. Returns the numbers of reconciled queues, and of rows written for
+    outcomes and for the backlog.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: see `run_all`. The next run continues.

@@ -100,7 +100,7 @@ class Action(StrEnum):
 
 
 def decide(state: str, row: Row | None, outage: Outage | None, *, now: datetime, pause_after: timedelta) -> Action:
-    """Return the action for a mapping, from its state, its row, and the outage of its breaker.
+    """Return the action for a mapping, from its state, row and breaker's outage.
 
     `state` is a mapping state of Lambda, or "deleted". Mappings in transition are skipped until the next run.
     """
@@ -132,7 +132,10 @@ class RunResult:
 
 
 class PauseStep:
-    """Reconciles the mappings of `dependents`, and paused mappings of former dependents."""
+    """Watchdog step that reconciles the mappings of dependent workers.
+
+    Mappings of former dependents are reconciled while they are paused.
+    """
 
     def __init__(
         self,
@@ -145,9 +148,10 @@ class PauseStep:
         pause_after: timedelta,
         workers: Mapping[UUID, str],
     ) -> None:
-        """`probes` maps the name of a breaker to a minimal call, which itself uses the breaker.
+        """Create the step for these dependents and probes.
 
-        `workers` maps each mapping to its worker, because operators pause queues by worker.
+        `probes` maps the name of a breaker to a minimal call, which itself uses the breaker. `workers` maps each
+        mapping to its worker, because operators pause queues by worker.
         """
         self._database = database
         self._breakers = breakers
@@ -184,7 +188,10 @@ class PauseStep:
         return result
 
     def _probe(self, time_left: Callable[[], float]) -> None:
-        """Probe services whose breakers are due for a probe, because paused workers make no calls."""
+        """Probe services whose breakers are due for a probe.
+
+        Paused workers make no calls, so their breakers would stay open.
+        """
         names = {dependent.depends_on for dependent in self._dependents} & self._probes.keys()
         if not names:
             return
@@ -201,7 +208,7 @@ class PauseStep:
                 logger.info("The probe of a service failed", breaker=name, error=safe_message(error))
 
     def _report(self, outages: Mapping[str, Outage]) -> list[str]:
-        """Emit metrics for breakers that delay work items, and return the names of these breakers.
+        """Emit metrics for breakers that delay work items, and return the breaker names.
 
         A breaker that is due for a probe is omitted, unless a worker depends on it. Breakers of tenants' destinations
         are only counted, because tenants do not share them and they must not hide other services.
@@ -215,7 +222,10 @@ class PauseStep:
         return sorted(names)
 
     def _mappings(self, rows: Mapping[UUID, Row]) -> list[tuple[str, UUID, str | None]]:
-        """Return worker, mapping and breaker of all dependents, and of former dependents still paused."""
+        """Return the worker, mapping and breaker of each dependent.
+
+        Former dependents are included while they are paused, without a breaker.
+        """
         current = {dependent.mapping for dependent in self._dependents}
         former = [mapping for mapping, row in rows.items() if mapping not in current and row.status != "released"]
         return [
@@ -272,7 +282,7 @@ class PauseStep:
 
 
 def _call_lambda(operation: str, *codes: str, **parameters: Any) -> dict[str, Any] | None:
-    """Call Lambda's API and return the response; None if it rejects the call with one of `codes`.
+    """Call Lambda's API and return the response, or None for an error in `codes`.
 
     Raises:
         ServiceUnavailableError, RejectedRequestError: mapped from botocore.

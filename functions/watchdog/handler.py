@@ -1,4 +1,7 @@
-"""Watchdog: runs notifications, recovery, metrics, circuit breakers and retention every minute."""
+"""Handler of the watchdog, which runs all steps every minute.
+
+The steps include notifications, recovery, metrics, circuit breakers and retention.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -118,7 +121,10 @@ def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG0
 
 
 def _pauses(config: Settings, database: Database, breakers: Breakers) -> PauseStep:
-    """Return the step that probes the language model, and pauses dependent queues during an outage."""
+    """Return the step that pauses queues during an outage of the language model.
+
+    The step also probes the language model.
+    """
     probes: dict[str, Callable[[], object]] = {}
     dependents: list[DependentWorker] = []
     if config.llm_provider is not None:
@@ -144,6 +150,6 @@ def _probe(config: Settings, database: Database, breakers: Breakers) -> None:
 
 
 def _time_left(context: Any, reserved: float) -> float:
-    """Return the seconds left for a step, without the seconds reserved for the following steps."""
+    """Return the seconds left for a step, minus `reserved` for the following steps."""
     seconds: float = context.get_remaining_time_in_millis() / 1000 - reserved
     return seconds

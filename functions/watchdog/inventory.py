@@ -1,6 +1,6 @@
-"""Reads S3 Inventory: daily lists of the object versions in a bucket, as gzipped CSV files.
+"""Reader of S3 Inventory, the daily lists of the object versions in a bucket.
 
-An inventory consists of a manifest, its MD5 in `manifest.checksum`, and the data files listed in the manifest:
+An inventory consists of a manifest, its MD5 in `manifest.checksum`, and the data files (gzipped CSV) in the manifest:
 
     SOURCE/ID/2026-11-24T01-00Z/manifest.json
     SOURCE/ID/2026-11-24T01-00Z/manifest.checksum

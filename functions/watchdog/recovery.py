@@ -1,4 +1,4 @@
-"""Recovery: sends unsent messages, and resends the messages of overdue work items."""
+"""Recovery: sends unsent messages, and resends messages of overdue work items."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Deletes rows, closed dead letters and task payloads when their retention expires.
+"""Delete rows, closed dead letters and task payloads after their retention.
 
 Each statement deletes a bounded number of the oldest rows, using an index. So a late run, or the first run after a long
 pause, takes no longer than any other run. The audit trail of dead letters is append-only and not affected.
@@ -165,9 +165,10 @@ MAX_GROUPS = 2_000
 
 
 def maintain_dead_letters(database: Database, clock: Callable[[], datetime], retention: timedelta) -> dict[str, int]:
-    """Delete expired dead letters and operations, and add up counts, as counterfoil_maintenance.
+    """Delete expired dead letters and operations, and add up counts.
 
-    Returns the numbers of dead letters and operations deleted, and of count rows written.
+    Runs with the role counterfoil_maintenance. Returns the numbers of dead letters and operations deleted, and of count
+    rows written.
 
     Raises:
         StepsFailedError, DatabaseUnavailableError: the next run continues. See `run_all`.

@@ -153,7 +153,7 @@ def reconcile_uploads(
 
 
 def inventory_readers(bucket: str | None, source: str | None) -> Sequence[Inventories]:
-    """Return the inventories of the bucket `source` that S3 writes to `bucket`, one for each prefix.
+    """Return the inventories of `source` that S3 writes to `bucket`, one per prefix.
 
     The result is empty if the deployment has no S3 Inventory.
     """
@@ -325,7 +325,10 @@ class _Run:
         return lost, len(rows)
 
     def _list_versions(self, key: str) -> set[str]:
-        """Return the version ids of `key`; an empty set if the newest version is a delete marker."""
+        """Return the version ids of `key`.
+
+        The set is empty if the newest version is a delete marker.
+        """
         version_ids: set[str] = set()
         marker: dict[str, str] = {}
         while True:

@@ -104,7 +104,7 @@ def show_chat_session(
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_MESSAGES_PAGE, description="Maximum number of messages.")] = MESSAGES_PAGE,
 ) -> ChatTranscript:
-    """Return messages from one of the caller's own conversations, starting after message `after`."""
+    """Return messages from one of the caller's conversations, after message `after`."""
     id_, tenant_id, slug = _find_owned_session(request, session_id)
     with request.database.tenant(tenant_id) as connection:
         transcript = chat.transcript(connection, id_, request.caller.subject, after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""`/api/admin/clusters`: lists of clusters, and single clusters with their matches and comparison.
+"""`/api/admin/clusters`: clusters with their matches and comparisons.
 
 Reading requires the viewer role for the tenant.
 """
@@ -207,7 +207,7 @@ class Cluster(BaseModel):
     responses=responses({200: (Cluster, "The cluster.")}, 404, 422),
 )
 def show_cluster(request: Request, cluster_id: Id, limit: Limit = PAGE, cursor: Cursor = None) -> Cluster:
-    """Return linked documents and their comparison, by the id of the cluster or of any document in it."""
+    """Return a cluster and its comparison, by its id or the id of a document in it."""
     after = http.decode_cursor(cursor)
     tenant_id, slug, id_ = owned_document(request, cluster_id)
     with request.database.tenant(tenant_id) as connection:

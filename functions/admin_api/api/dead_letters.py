@@ -90,7 +90,7 @@ GroupFingerprint = Annotated[Fingerprint | None, Query(description="Fingerprint 
 
 
 def hide_secrets(fields: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """Return the fields, without secrets and tracebacks unless the caller is an admin.
+    """Return the fields without secrets and tracebacks, except for admins.
 
     `redacted_paths` lists the hidden secrets.
     """
@@ -400,7 +400,7 @@ def find_named(
         Query(description="End of an id, or start of the fingerprint of a group."),
     ],
 ) -> IdMatches:
-    """Find resources that the caller may view, by the part of their id that tables show."""
+    """Find resources visible to the caller, by the part of their id that tables show."""
     with request.database.delivery() as connection:
         matches = search.find_by_partial_id(connection, kind, part, request.visible_tenants())
     if kind == "task" and request.caller.role < Role.ADMIN:
@@ -453,7 +453,7 @@ _DETAIL_RESPONSES[200]["headers"] = VERSIONED
 
 @routes.get("/api/admin/dlq/<job_id>", summary="Show a dead letter", tags=["dead letters"], responses=_DETAIL_RESPONSES)
 def show_dead_letter(request: Request, job_id: Id, if_none_match: IfNoneMatch = None) -> Response[DeadLetter | None]:
-    """Return one dead letter with its payload and the earlier failures of its work item."""
+    """Return a dead letter with its payload and its work item's earlier failures."""
     scope, id_ = _find_owned(request, job_id)
     with scope.transaction(request.database) as connection:
         dead_letter = _load(connection, scope, id_)
@@ -556,7 +556,10 @@ _DOMAINS = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.
 
 
 def console(environment: Mapping[str, str]) -> str | None:
-    """Return the URL of CloudWatch in the AWS console; None if an emulator replaces AWS."""
+    """Return the URL of CloudWatch in the AWS console.
+
+    Returns None if the region is unknown, or if an emulator replaces AWS.
+    """
     region = environment.get("AWS_REGION")
     if region is None or "AWS_ENDPOINT_URL" in environment:
         return None
@@ -591,7 +594,7 @@ def _log_url(console: str, log: AttemptLog) -> str:
 
 
 def _encode_twice(text: str) -> str:
-    """Encode a string as the AWS console does: percent-encode it twice, then replace each `%` with `$`."""
+    """Percent-encode twice and replace `%` with `$`, as the AWS console does."""
     return quote(quote(text, safe=""), safe="").replace("%", "$")
 
 
@@ -600,7 +603,7 @@ def _milliseconds(moment: datetime) -> str:
 
 
 def trace_url(trace_id: str | None, console: str | None) -> str | None:
-    """Return the URL of a trace in the AWS console; None if there is no trace or console."""
+    """Return a trace's URL in the AWS console, or None without a trace or console."""
     return None if trace_id is None or console is None else f"{console}#xray:traces/{trace_id}"
 
 
@@ -677,9 +680,9 @@ OptionalIfMatch = Annotated[
 def _admit_change(
     request: Request, job_id: str, note: str | None, if_match: str | None, action: str, *, is_edit: bool = False
 ) -> tuple[Scope, ChangeRequest]:
-    """Check the operator role for a change to a dead letter, and charge the change to the rate limit.
+    """Authorize a change to a dead letter, and charge it to the rate limit.
 
-    An edit also requires the right to edit payloads, and `If-Match`.
+    A change requires the operator role. An edit also requires the right to edit payloads, and `If-Match`.
     """
     scope, id_ = _find_owned(request, job_id)
     if is_edit:
@@ -818,7 +821,7 @@ class AuditRecord(BaseModel):
 
 
 class AuditHead(BaseModel):
-    """Chain head: number and hash of the latest entry, even if that entry was deleted."""
+    """Chain head: number and hash of the latest entry, even if it was deleted."""
 
     number: int
     hash: str

@@ -1,4 +1,4 @@
-"""`/api/admin/tenants/{tenant}/destinations`: webhooks and exports that receive a tenant's results.
+"""`/api/admin/tenants/{tenant}/destinations`: webhooks and exports for results.
 
 All routes require the admin role for the tenant, because webhook URLs can contain credentials. Only admins for all
 tenants can add webhooks that call allowlisted internal addresses.

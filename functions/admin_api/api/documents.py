@@ -1,4 +1,4 @@
-"""`/api/admin/documents`: documents with their timelines, page images and language model calls.
+"""`/api/admin/documents`: documents, timelines, page images and LLM calls.
 
 Reading requires the viewer role for the tenant.
 """
@@ -123,7 +123,7 @@ def list_documents(  # noqa: PLR0913, PLR0917  # a query has this many parameter
     responses=responses({200: (Document, "The document.")}, 404, 422),
 )
 def show_document(request: Request, document_id: Id) -> Document:
-    """Return one document with its fields, the progress of its processing and its matches."""
+    """Return a document with its fields, processing progress and matches."""
     tenant_id, _, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         document = document_detail.show(connection, tenant_id, id_)
@@ -139,7 +139,7 @@ def show_document(request: Request, document_id: Id) -> Document:
     responses=responses({200: (DocumentTimeline, "The stored events in chronological order.")}, 404, 422),
 )
 def show_document_timeline(request: Request, document_id: Id) -> DocumentTimeline:
-    """Return a document's processing attempts, the decisions about it, and their results."""
+    """Return a document's processing attempts and decisions, with their results."""
     tenant_id, slug, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         events = document_detail.history(connection, tenant_id, id_)
@@ -181,7 +181,10 @@ class QuestionList(BaseModel):
     responses=responses({200: (QuestionList, "The stored calls with their answers.")}, 404, 422),
 )
 def list_questions(request: Request, document_id: Id) -> QuestionList:
-    """Return the LLM judge calls about a document's matches, with all inputs required to repeat them."""
+    """Return the LLM judge calls about a document's matches.
+
+    They include all inputs required to repeat them.
+    """
     tenant_id, slug, id_ = owned_document(request, document_id)
     with request.database.tenant(tenant_id) as connection:
         exchanges = judge.stored_answers(connection, id_)

@@ -1,4 +1,4 @@
-"""`DELETE /api/admin/documents/{id}` and `/api/admin/tenants/{tenant}`: erasure in two requests.
+"""`DELETE /api/admin/documents/{id}` and `/api/admin/tenants/{tenant}`: erasure.
 
 Erasing a document requires the admin role for its tenant. Erasing a tenant requires the admin role for all tenants. A
 request without `confirm` returns a preview, whose ETag is the number of documents. The second request has the tenant's
@@ -73,7 +73,7 @@ class Confirmation:
     """If-Match: the number of documents in the preview."""
 
     def check(self, slug: str, count: int) -> None:
-        """Check that `confirm` is the tenant's slug, and that the preview showed `count` documents.
+        """Check that `confirm` is `slug`, and that the preview showed `count` documents.
 
         Raises:
             RejectedRequestError: `confirm` is not the tenant's slug.
@@ -141,9 +141,10 @@ def erase_document(
     ] = None,
     if_match: PlanIfMatch = None,
 ) -> Response[ErasurePlan | ErasedDocument]:
-    """Erase a document, its parts, and all versions of its files that no other document needs.
+    """Erase a document, its parts, and its files that no other document needs.
 
-    Send the request twice: first without `confirm`, then with `confirm` and the ETag of the preview.
+    All versions of these files are erased. Send the request twice: first without `confirm`, then with `confirm` and the
+    ETag of the preview.
     """
     confirmation = Confirmation(confirm, if_match)
     tenant_id, slug, id_ = request.owned(document_id, _CURRENT_OR_DELETED, NO_DOCUMENT)
@@ -222,7 +223,10 @@ def erase_tenant(
     responses=responses({200: (TenantErasureStatus, "The progress of the erasure.")}, 404, 422),
 )
 def show_tenant_erasure(request: Request, tenant: TenantPath) -> TenantErasureStatus:
-    """Return the progress of a tenant's erasure, which is available for 15 days after it has finished."""
+    """Return the progress of a tenant's erasure.
+
+    The progress is available for 15 days after the erasure has finished.
+    """
     request.check(Role.ADMIN, ALL_TENANTS, "Showing an erasure")
     with request.database.delivery() as connection:
         progress = tenant_erasure.find(connection, tenant)

@@ -25,7 +25,7 @@ NO_MAIL = "There is no such email."
 
 
 class HeldMailPage(BaseModel):
-    """A tenant's emails that failed DMARC, newest first, and the cursor of the next page."""
+    """A page of a tenant's emails that failed DMARC, newest first."""
 
     tenant: str
     mails: list[HeldMail]

@@ -197,7 +197,7 @@ def list_failed(request: Request, pool_id: Id, cursor: Cursor = None, limit: Lim
     responses=responses({200: (OfferJob, "The job.")}, 404, 422),
 )
 def show_job(request: Request, pool_id: Id, user_id: Id) -> OfferJob:
-    """Return a user's job for a date, with its shard, attempts, inputs hash and offers."""
+    """Return a user's job for a date: its shard, attempts, inputs hash and offers."""
     with _pool(request, pool_id) as (connection, tenant_id, pool):
         job = pool_list.job(connection, tenant_id, pool, item_id(user_id, NO_USER))
     if job is None:

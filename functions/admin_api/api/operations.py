@@ -1,4 +1,4 @@
-"""`/api/admin/operations`: bulk operations and purges of dead letters, and reprocessing of documents.
+"""`/api/admin/operations`: dead letter operations and document reprocessing.
 
 `/api/admin/dlq/bulk-...`, `/purge` and `/export` start operations on dead letters. Purges and reprocessing require the
 admin role, bulk operations the operator role, and exports and reads the viewer role. A change requires the operation's
@@ -299,7 +299,7 @@ def owned_operation(request: Request, operation_id: str) -> Owned:
 
 
 def progress(operation: Operation, slug: str, caller: Caller) -> OperationProgress:
-    """Return an operation and its progress, without values that the caller must not see."""
+    """Return an operation and its progress, without values hidden from the caller."""
     fields: dict[str, Any] = {
         **vars(operation),
         "operation_id": operation.id,

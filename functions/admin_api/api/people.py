@@ -1,4 +1,4 @@
-"""`/api/admin/people`: people in the built-in user pool, with their roles and tenants.
+"""`/api/admin/people`: people in the built-in user pool, their roles and tenants.
 
 A person has the same role for all of their tenants. An admin can manage a person only with the admin role for all of
 the person's tenants. If the deployment uses another token issuer, people are managed there.
@@ -309,9 +309,9 @@ def add_person(request: Request, body: Annotated[NewPerson, Body()]) -> Response
     responses=responses({200: (Person, "The change was stored.")}, *_FAILURES),
 )
 def change_person(request: Request, person_id: PersonId, body: Annotated[PersonChange, Body()]) -> Response[Person]:
-    """Change a person's role, tenants or right to edit payloads, or disable or enable them.
+    """Change a person's role, tenants or right to edit payloads.
 
-    Existing tokens stay valid until they expire.
+    The same request can disable or enable the person. Existing tokens stay valid until they expire.
     """
     pool = UserPool.current()
     before = _managed_person(request, pool, person_id, "Changing a person")

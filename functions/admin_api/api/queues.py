@@ -231,7 +231,7 @@ def _global_values(pause: QueuePause | None, queue: QueueSettings, depth: Depth 
 
 
 def _queue_overview(worker: str, history: QueueHistory, running: int, now: datetime) -> QueueOverview:
-    """Return a queue's overview without the values that only callers with access to all tenants see."""
+    """Return a queue's overview without values that require access to all tenants."""
     return QueueOverview(
         worker=worker,
         is_paused=False,
@@ -253,7 +253,7 @@ def _queue_overview(worker: str, history: QueueHistory, running: int, now: datet
 
 
 def _open_breakers(connection: Connection) -> list[BreakerState]:
-    """Return open and half-open circuit breakers, except those of tenants' destinations."""
+    """Return open and half-open circuit breakers, except those of destinations."""
     rows = connection.execute(
         "SELECT name, opened_at, open_until FROM breaker WHERE opened_at IS NOT NULL AND NOT starts_with(name, %s)"
         " ORDER BY name",

@@ -171,7 +171,7 @@ class DecisionOutcome(BaseModel):
 
 
 class VarianceDecisionResult(BaseModel):
-    """Result of a decision: the decided differences and those still open, each as a sentence."""
+    """Result of a decision: decided and still open differences, each as a sentence."""
 
     tenant: str
     cluster: UUID
@@ -279,7 +279,7 @@ def split(request: Request, body: Annotated[Split, Body()]) -> DecisionOutcome:
     "/api/admin/variances/accept", summary="Accept differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
 def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Accept the selected differences, or all open differences in the cluster if the body selects none."""
+    """Accept the selected or, by default, all open differences in the cluster."""
     return _decide_variances(request, "accepted", body)
 
 
@@ -287,7 +287,7 @@ def accept(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> V
     "/api/admin/variances/dispute", summary="Dispute differences", tags=["reviews"], responses=_VARIANCE_RESPONSES
 )
 def dispute(request: Request, body: Annotated[VarianceDecisionBody, Body()]) -> VarianceDecisionResult:
-    """Dispute the selected differences, or all differences in the cluster if the body selects none."""
+    """Dispute the selected or, by default, all differences in the cluster."""
     return _decide_variances(request, "disputed", body)
 
 
@@ -367,7 +367,7 @@ def _decide(
     body: DecisionBody,
     decide: Callable[[Connection, UUID, DecisionContext], _Result | DecisionRejected],
 ) -> tuple[str, _Result]:
-    """Apply a decision about a document in a transaction, and return the tenant's slug and the result.
+    """Apply a decision in a transaction, and return the tenant's slug and the result.
 
     Raises:
         NotFoundError: the document does not exist, or the caller may not view it.

@@ -118,7 +118,7 @@ def list_tasks(
     cursor: Cursor = None,
     limit: Limit = PAGE,
 ) -> TaskPage:
-    """Return a page of a tenant's tasks: the caller's own tasks, or all tasks for an admin."""
+    """Return a page of the caller's tasks, or of all tenant tasks for an admin."""
     after = http.decode_cursor(cursor)
     tenant_id, _ = request.tenant(tenant)
     user = None if request.caller.role >= Role.ADMIN else request.caller.subject
@@ -172,7 +172,7 @@ def cancel_task(request: Request, job_id: Id) -> Task:
 
 
 def _visible_task(task: Task | None, caller: Caller) -> Task:
-    """Return a task if the caller may view it: their own task, or any task for an admin.
+    """Return a task that the caller may view: their own, or any task for an admin.
 
     If a task type is private, other users' results are omitted.
 

@@ -1,4 +1,4 @@
-"""`/api/admin/tenants/{tenant}/tolerances`: a tenant's tolerances and suggested tolerances.
+"""`/api/admin/tenants/{tenant}/tolerances`: current and suggested tolerances.
 
 Reading requires the viewer role for the tenant, and changes require the admin role. After a change, the tenant's
 clusters are compared again. The request enqueues comparisons until its time runs out.
@@ -64,7 +64,7 @@ class ToleranceEntry(DefaultTolerance):
 
 
 class ToleranceList(BaseModel):
-    """A tenant's tolerances by key, general ones first within each key, and the defaults."""
+    """A tenant's tolerances by key, from general to specific, and the defaults."""
 
     tenant: str
     tolerances: list[ToleranceEntry]
@@ -213,7 +213,7 @@ def recompare_clusters(
     responses=responses({200: (SuggestionList, "The suggestions.")}, 404, 422),
 )
 def list_suggestions(request: Request, tenant: TenantPath) -> Response[SuggestionList]:
-    """List tolerances suggested by past decisions, and the reasons for withheld suggestions."""
+    """List tolerances suggested by past decisions, and why others are withheld."""
     tenant_id, slug = request.tenant(tenant)
     with request.database.tenant(tenant_id) as connection:
         results: list[SuggestionResult] = tolerances.suggest(connection, tenant_id)
@@ -256,7 +256,7 @@ def accept_suggestion(
 
 
 def _recompare(request: Request, change: Change, slug: str, cursor: UUID | None) -> Recompared:
-    """Enqueue comparisons in short transactions until all are enqueued or time runs out."""
+    """Enqueue comparisons in short transactions until none remain or time runs out."""
     count, after = 0, cursor
     while True:
         enqueue_batch = partial(tolerances.recompare, tenant_id=change.tenant_id, after=after, now=change.at)
