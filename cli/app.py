@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "operations": Command(
         "cli.commands.operations:app",
-        "List operations on dead letters and documents; show, pause, resume or cancel one.",
+        "List, show, pause, resume or cancel operations on dead letters and documents.",
         TASKS,
     ),
     "queues": Command("cli.commands.queues:app", "Show queue depths and outcomes; pause and resume queues.", TASKS),

@@ -15,7 +15,7 @@ from cli.client import Api, By, connect
 from cli.options import AnyTenant, AsJson, Limit
 from cli.output import facts_table, format_time, is_list_requested, print_json, stderr, stdout, tenant_table
 
-SUMMARY = "List operations on dead letters and documents, or show, pause, resume or cancel one."
+SUMMARY = "List, show, pause, resume or cancel operations on dead letters and documents."
 PATH = "/api/admin/operations"
 RESULTS = {
     "purge": "dead letters hidden",
