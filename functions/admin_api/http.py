@@ -246,7 +246,7 @@ def _matches_tag(condition: str | None, tag: str) -> bool:
 
 
 def add_etag(event: Mapping[str, Any], response: dict[str, Any]) -> dict[str, Any]:
-    """Add an ETag to the response of a GET, or return 304 for a known ETag.
+    """Add an ETag to the response to a GET, or return 304 if the client has it.
 
     This makes polling by the console cheap. Routes of versioned resources set the ETag themselves. Base64 bodies are
     files and get no ETag.

@@ -1,4 +1,4 @@
-"""Handler of the worker `document_output`, which delivers to webhooks and S3."""
+"""Handler of the worker `document_output`, which delivers results."""
 
 from functools import cache
 from typing import Any

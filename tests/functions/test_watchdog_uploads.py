@@ -1,6 +1,6 @@
-"""The watchdog lists uploads and mail, and enqueues those without a job.
+"""The watchdog lists uploads and mail, and enqueues new acquisition jobs.
 
-The jobs are acquisition jobs.
+Objects that have a job already are skipped.
 """
 
 import json

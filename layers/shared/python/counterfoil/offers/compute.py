@@ -1,6 +1,4 @@
-"""Computes a day's offers from pool, users, exclusions, rules and date.
-
-Pure.
+"""Computes a day's offers from pool, users, exclusions and rules. Pure.
 
 Two users are compatible if each has a gender and an age that the other seeks, and their distance is within both users'
 limits. A user's candidates are the `Rules.max_candidates` nearest neighbors along a Hilbert curve (`curve_positions`),

@@ -1,6 +1,4 @@
-"""Words of business documents by language, in the TOML files of this folder.
-
-Pure.
+"""Words of business documents by language, in this folder's TOML files. Pure.
 
 A file contains groups of terms that share a concept: `[[title]]` in titles.toml is `titles.title`. A group has
 

@@ -1,6 +1,4 @@
-"""Merges fields found by rules with a model's fields, and checks the result.
-
-Pure.
+"""Merges fields found by rules with a model's fields, and checks them. Pure.
 
 Fields of which the rules are certain are retained, and the model supplies the other fields. Totals are chosen as a
 consistent set. All line items come from one source, preferably the source whose line items add up to the net total.

@@ -1,6 +1,4 @@
-"""Extracts structured data from a document's pages by labels, layout and sums.
-
-Pure.
+"""Extracts structured data from pages by labels, layout and sums. Pure.
 
 Every field has evidence. Ambiguous values, and values without a label or a meaningful position, are omitted.
 """

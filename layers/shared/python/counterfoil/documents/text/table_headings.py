@@ -1,6 +1,4 @@
-"""Table headings, the columns that they name, and the vocabulary of other rows.
-
-Pure.
+"""Table headings, their columns, and the vocabulary of other rows. Pure.
 
 The words are German, English, French, Italian, Spanish, Dutch and Danish. An ambiguous name (`Amount` is a quantity or
 a sum of money) has several kinds, the most likely first. The values below it decide.

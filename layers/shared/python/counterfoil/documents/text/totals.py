@@ -1,6 +1,4 @@
-"""Reads document totals, charges and tax rates, and verifies them by arithmetic.
-
-Pure.
+"""Reads totals, charges and tax rates, and verifies them by arithmetic. Pure.
 
 Totals are found by their labels and verified: net plus tax equals gross. A discount, freight or packaging charge next
 to the line items becomes a separate line item if line items and charges add up to a stated sum. If nothing adds up,

@@ -1,6 +1,6 @@
-"""Alignment of a document's line items with those of its order or delivery.
+"""Alignment of line items with those of an order or a delivery. Pure.
 
-Pure. A delivery is used only if it has no order.
+A document is aligned with its order, or with its delivery if that has no order.
 
 Each possible pair is scored by article numbers, named order and line, words, quantity, amount, unit and price. The
 pairs with the largest total score are chosen, each line item once (`assign`). A remaining line item joins the order

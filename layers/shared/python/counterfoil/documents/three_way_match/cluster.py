@@ -1,6 +1,4 @@
-"""A cluster's documents, the documents that count, and their reference documents.
-
-Pure.
+"""Documents of a cluster that count, and their reference documents. Pure.
 
 Duplicates count once. Only the latest version of a changed order counts. A credit note credits returned goods at the
 billed price, or part of the price.

@@ -1,6 +1,4 @@
-"""A cluster's ledger: ordered quantities, and quantities added by documents.
-
-Pure.
+"""A cluster's ledger: quantities ordered, and added by documents. Pure.
 
 An entry assigns the quantity of a document's line item to an item. Items are the lines of orders, and the lines of
 deliveries without an order. Equal lines of one order are one item, because later documents cannot distinguish them.

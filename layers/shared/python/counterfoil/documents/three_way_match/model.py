@@ -1,6 +1,4 @@
-"""Data types of a three-way match: documents, units, variances and the result.
-
-Pure.
+"""Data types of a three-way match: documents, units and variances. Pure.
 
 Factors between units are exact by the definitions of the SI, of the international yard and pound (1959), and of time.
 Factors that depend on the goods (pieces in a box, meters on a reel) are not converted.

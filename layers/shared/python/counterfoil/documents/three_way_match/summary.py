@@ -1,6 +1,4 @@
-"""Summary of a cluster for lists: its status, supplier, orders, amounts and age.
-
-Pure.
+"""Summary of a cluster: status, supplier, orders, amounts and age. Pure.
 
 Amounts are net and in one currency: the currency of the first invoice, or else of the first order or other document.
 Documents in other currencies are not counted.
